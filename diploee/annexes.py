@@ -1,4 +1,4 @@
-"""What the core opens by name and never imports: one table, each line read on first use."""
+"""Names that the core opens and never imports: one table, each line read on first use."""
 
 from __future__ import annotations
 

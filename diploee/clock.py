@@ -84,7 +84,7 @@ def offsets_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
 
 
 def local_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
-    """Return instants as times on the wall clock of a zone [ms]; arguments as of `offsets_ms`."""
+    """Return instants as times on the wall clock of a zone [ms]; arguments as in `offsets_ms`."""
     return instants_ms + offsets_ms(instants_ms, zone)
 
 

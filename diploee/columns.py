@@ -1,4 +1,4 @@
-"""What the columns of a power series hold: declared once, beside the code that computes them.
+"""Columns of a power series: declared once, beside the code that computes them.
 
 The writer, the file's metadata and every reader take name, unit and boundary from here. A column of
 one pool or service carries its owner's name after a dot, as in ``it_power_w.h100``.
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from diploee.errors import InputError, did_you_mean, one_of, shown
 
 Role = Literal["device", "overhead", "loss", "cooling", "load", "source", "store", "hold"]
-"""What a power is, between the devices and the meter."""
+"""Role of a power between the devices and the meter."""
 
 ADDED: tuple[Role, ...] = ("loss", "cooling", "load")
 """Roles that a stage adds to the power which passes it."""

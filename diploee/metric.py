@@ -1,8 +1,8 @@
-"""What the values of `metrics.json` are: declared once, beside the code that computes them.
+"""Values of `metrics.json`: declared once, beside the code that computes them.
 
 A key is dotted as the values are nested; an entry of a list goes by what tells it from the others,
 as in ``grid.ramps.intervals.10s.up.max_mw``. A declaration has ``<...>`` where it stands for many
-keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool stand at ``pools.<pool>.``.
+keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool are in ``pools.<pool>.``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOLD_BY = (
     (("month",), "{}"),
     (("from_mw", "to_mw"), "{:g}-{:g}MW"),
 )
-"""What tells the entries of a list apart, and how it stands in a key."""
+"""Field that distinguishes the entries of a list, and its form in a key."""
 
 
 _OF_TIME, _BY_RANK = "percent_of_time", "lines"

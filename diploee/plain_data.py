@@ -224,7 +224,7 @@ def _size(limit: Any) -> str:
 
 
 def _at(root: Any, key_path: Sequence[str | int]) -> Any:
-    """Return the annotation, with its limits, of what stands at a location."""
+    """Return the annotation, with its limits, of the value at a location."""
     here = root
     for part, following in zip(key_path, (*key_path, "")[1:], strict=True):
         model = _model(here)
@@ -280,7 +280,7 @@ def _model(here: Any) -> type[BaseModel] | None:
 
 
 def allowed_keys(root: Any, key_path: Sequence[str | int]) -> tuple[str, ...]:
-    """Return the keys of the group that stands at a location; none where there is no group."""
+    """Return the keys of the group at a location; none where there is no group."""
     return _keys(_at(root, key_path))
 
 

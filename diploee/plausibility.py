@@ -1,4 +1,4 @@
-"""What a run warns of: results that the model can give, but that a planner should not trust."""
+"""Warnings of a run: results that the model can give, but that a planner should not trust."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _implausible_profiles(
         node_w = profile.mean_power_w / profile.n_nodes
         idle_w, rated_w = node_type.idle_power_w, node_type.rated_power_w
         if profile.provenance.power_boundary == NODE_AC_POWER:
-            if node_type.ac_power is None:  # told of its boundary
+            if node_type.ac_power is None:  # warned of by its boundary
                 continue
             idle_w, rated_w = node_type.ac_power_w(idle_w), node_type.ac_power_w(rated_w)
         if not LEAST_OVER_IDLE * idle_w <= node_w <= rated_w:
@@ -246,7 +246,7 @@ def _scaled_hardware(
 def _services_of_other_gpus(
     facility: Facility, plans: Sequence[ServicePlan], curves: Curves
 ) -> Iterator[str]:
-    """Name services whose power was measured on other GPUs than their pool's, as far as told."""
+    """Name services whose power was measured on other GPUs than their pool's, as far as known."""
     pool_of = {plan.stream: plan.pool for plan in plans}
     for (stream, name), of_service in curves.items():
         node = facility.node_type_of(pool_of[stream])

@@ -100,7 +100,7 @@ def simulate(
     executor : concurrent.futures.Executor, optional
         Computes the power blocks instead of threads, as `power_stream` says.
     progress : Progress, optional
-        Told of the stages and their progress.
+        Called with the stages and their progress.
     policies : mapping of str to Policy, optional
         Own queue disciplines of pools by name.
     stages : sequence of Stage, optional

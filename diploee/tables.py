@@ -144,7 +144,7 @@ def concat(tables: Sequence[T]) -> T:
 
 
 Kind = Literal["number", "truth", "time", "text", "any"]
-"""What a column holds: numbers, truth values, zone-aware stamps, text, or whatever it is."""
+"""Kind of a column: numbers, truth values, zone-aware stamps, text, or whatever it is."""
 
 MAX_SIZE = 1e15
 """Largest size of a number that is read; sums and squares of it stay finite."""

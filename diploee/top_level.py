@@ -1,4 +1,4 @@
-"""What `diploee` offers in Python beside runs, sweeps and pages: one function for each command."""
+"""Functions of `diploee` in Python beside sweeps and pages: one for each command."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:
 def export(
     run: Run | Path | str, format_name: str, out: Path | str | None = None, **options: Any
 ) -> Path:
-    """Write a run's power in the format of a planner's tool; options as of `Run.export`."""
+    """Write a run's power in the format of a planner's tool; options as in `Run.export`."""
     return _opened(run).export(format_name, out, **options)
 
 
@@ -178,7 +178,7 @@ def fit(
     rules : path or sequence of ClassRule, optional
         Which jobs take their power from which workload; the first that fits.
     log_format : str, optional
-        Told by content by default.
+        Recognised by content by default.
     scenario : Scenario, path or name, optional
         What the stream is for: gives the pool, its nodes and GPUs, and how to read the log where
         its only replay of a log says so.
@@ -194,7 +194,7 @@ def fit(
     plots : path, optional
         Folder of pictures of the fit.
     force : bool
-        Replace what stands at `out` and `plots`.
+        Replace existing files at `out` and `plots`.
     **options : object
         Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as
         ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or ``states=("completed",)``.
@@ -247,7 +247,7 @@ def import_profile(
     *,
     out: Path | str | None = None,
     force: bool = False,
-    **told: Any,
+    **facts: Any,
 ) -> PowerProfile: ...
 
 
@@ -258,7 +258,7 @@ def import_profile(
     *,
     out: Path | str | None = None,
     force: bool = False,
-    **told: Any,
+    **facts: Any,
 ) -> list[PowerProfile]: ...
 
 
@@ -269,7 +269,7 @@ def import_profile(
     *,
     out: Path | str | None = None,
     force: bool = False,
-    **told: Any,
+    **facts: Any,
 ) -> DatasetImport: ...
 
 
@@ -279,7 +279,7 @@ def import_profile(
     *,
     out: Path | str | None = None,
     force: bool = False,
-    **told: Any,
+    **facts: Any,
 ) -> PowerProfile | list[PowerProfile] | DatasetImport:
     """Read measured power as profiles, as ``diploee profiles import`` does.
 
@@ -293,7 +293,7 @@ def import_profile(
         Folder of a library to add the profiles to; ``"nlr-genai"`` needs one.
     force : bool
         Replace profiles of the same ids there.
-    **told : object
+    **facts : object
         What the importer takes besides, such as ``workload``, which logs of one job need,
         ``profile_id``, ``n_nodes``, ``licence``, or ``side`` and ``what`` of the folders.
 
@@ -319,8 +319,8 @@ def import_profile(
     if source_format == DATA_SET:
         if out is None or len(paths) != 1:
             raise InputError(f"import_profile: '{DATA_SET}' takes one folder, and a library as out")
-        return import_nlr_genai(paths[0], Path(out), force=force, **told)
-    profiles = read_profiles(paths, source_format, **told)
+        return import_nlr_genai(paths[0], Path(out), force=force, **facts)
+    profiles = read_profiles(paths, source_format, **facts)
     if out is not None:
         add_profiles(profiles, Path(out), force, paths)
     return profiles if source_format == "mlperf-power" else profiles[0]

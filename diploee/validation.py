@@ -1,4 +1,4 @@
-"""What can be said of a scenario before it runs."""
+"""Checks of a scenario before it runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found.
+    """Result of a check.
 
     `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
     `warnings` name pools that are asked for more nodes than they have.

@@ -63,7 +63,7 @@ def fit_models(
     """Fit power, latency and throughput of served models; print them for a scenario.
 
     Fits are cached and made again when the spec, the source or the schema changed. Models that
-    can't be fitted are told behind those that can, a line each.
+    can't be fitted are listed behind those that can, a line each.
     """
     wanted, of_source = load_specs(specs), _source(source, path)
     models: dict[str, ModelFits] = {}

@@ -1,4 +1,4 @@
-"""What a run shows: a progress bar per stage, and a table of the result."""
+"""The display of a run: a progress bar per stage, and a table of the result."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def fit_command(
         str | None,
         typer.Option(
             "--format",
-            help=f"{one_of(JOB_LOG_FORMATS)}; told by content.",
+            help=f"{one_of(JOB_LOG_FORMATS)}; recognised by content.",
         ),
     ] = None,
     workload: Annotated[

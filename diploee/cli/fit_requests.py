@@ -67,7 +67,7 @@ def fit_requests_command(
     choices: FitChoices,
     trace_format: Annotated[
         str | None,
-        typer.Option("--format", help=f"{one_of(TRACE_FORMATS)}; told by content."),
+        typer.Option("--format", help=f"{one_of(TRACE_FORMATS)}; recognised by content."),
     ] = None,
     scenario: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""What the commands share that learn a stream: where it goes, and what they print of it."""
+"""Shared by the commands that learn a stream: where it goes, and what they print of it."""
 
 from __future__ import annotations
 

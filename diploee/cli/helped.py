@@ -62,7 +62,7 @@ _WORDS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH", "bo
 
 
 class _Helped:
-    """What commands and groups have in common."""
+    """Base of commands and groups."""
 
     epilog: str | None
 
@@ -102,7 +102,7 @@ def _say_plainly(parameter: Any, ctx: Any) -> None:
 
 
 def _default_shown(parameter: Any, **asked: Any) -> str:
-    """Return a default as it is typed: typer puts those that it is told in brackets."""
+    """Return a default as it is typed: typer puts given ones in brackets."""
     shown: str = type(parameter)._get_default_string(parameter, **asked)
     if asked["show_default_is_str"]:
         shown = shown.removeprefix("(").removesuffix(")")

@@ -79,7 +79,7 @@ def options(**spelt: str) -> Callable[[Command], Command]:
     """Make typer options of what a command takes: of literals, and of every field of a model.
 
     A parameter that is a pydantic model becomes one option per field, with the field's description
-    as help; a field that is not given keeps the model's default, and one that is wrong is told
+    as help; a field that is not given keeps the model's default, and an error goes
     under the option's name. Literals, also in lists, become choices.
     """
 

@@ -40,7 +40,7 @@ OPTIONS = {
 
 
 class NewProfile(Model):
-    """What an importer is told of the profile that it makes."""
+    """Facts of the profile that an importer makes."""
 
     workload: str = Field(description="Workload, as scenarios name it.")
     profile_id: str | None = Field(
@@ -64,7 +64,7 @@ class NewProfile(Model):
 
 
 class Averaged(NewProfile):
-    """What an importer is told where the files may not tell how their readings came about."""
+    """Facts of readings that files may not hold."""
 
     add_w: float = Field(
         default=0.0, description="Constant added per node for what the power lacks [W]."
@@ -75,7 +75,7 @@ class Averaged(NewProfile):
 
 
 class Plain(Averaged):
-    """What is told of a table of times and power."""
+    """Facts of a table of times and power."""
 
     power_boundary: str | None = Field(
         default=None,
@@ -135,9 +135,9 @@ def import_plain_command(
     """Import a CSV or Parquet table of power in time.
 
     Times are seconds, epochs or ISO dates; units are read from the columns'
-    names (t_s, power_kw, "Power [W]"), or told. Rows of an even table are means
+    names (t_s, power_kw, "Power [W]"), or given. Rows of an even table are means
     of their steps; other readings are joined by straight lines, exact in
-    energy. What is not told, such as the averaging, is unknown, and no more
+    energy. What is not given, such as the averaging, is unknown, and no more
     bandwidth is claimed than GPU drivers leave, which average over 1 s.
     """
     _import(files, "plain", out, force, **new.model_dump())
@@ -179,7 +179,7 @@ def import_mlperf_power_command(
         typer.Option(help="Side of submissions whose folder does not tell it by its name."),
     ] = None,
     n_nodes: Annotated[
-        int | None, typer.Option("--nodes", help="Nodes of each run; those told by default.")
+        int | None, typer.Option("--nodes", help="Nodes of each run; by default those of the file.")
     ] = None,
     gpu_tdp_w: Annotated[
         float | None, typer.Option(help="TDP of a GPU, in W; that of its model by default.")

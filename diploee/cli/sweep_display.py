@@ -1,4 +1,4 @@
-"""What a sweep shows: progress with the time left, a table of the points, one of the spread."""
+"""The display of a sweep: progress with the time left, a table of the points, one of the spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a figure shows, without a word on how it is drawn: panels, axes and layers of arrays.
+"""Contents of a figure, without a word on how it is drawn: panels, axes and layers of arrays.
 
 `plotly` draws them on the page and `pictures` into files, so that both show the same.
 """

@@ -39,7 +39,7 @@ _STYLE = json.loads(
         font=_FONT, ink=INK, muted=MUTED, grid=GRID
     )
 )
-"""What is the same in every figure, and on every axis of a kind."""
+"""Settings of every figure, and of every axis of a kind."""
 
 
 def plotly_figure(panel: Panel) -> Json:

@@ -1,4 +1,4 @@
-"""What stands between the devices and the meter, as stages that a block of power passes."""
+"""Equipment between the devices and the meter, as stages that a block of power passes."""
 
 from diploee.facility.base import STAGES, Block, Meter, Site, Stage, StageMeters, Stages, StageSpec
 from diploee.facility.meters import EnergyMeter

@@ -147,7 +147,7 @@ class Stage(Protocol):
 
     @property
     def boundary(self) -> str | None:
-        """What it adds to the boundary of `facility_power_w`, in words; None for nothing."""
+        """Its part of the boundary of `facility_power_w`, in words; None for nothing."""
         ...
 
     def start(self) -> Any:
@@ -168,7 +168,7 @@ class Stage(Protocol):
 
 
 class StageSpec(Kind):
-    """What a scenario says of a stage, which it is itself unless `open` makes another object."""
+    """Settings of a stage in a scenario; the stage itself unless `open` makes another object."""
 
     columns: ClassVar[Columns] = ()
     """The columns that the stage adds."""
@@ -211,7 +211,7 @@ class Stages:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What the stages that are measured declare."""
+        """Metrics that the measured stages declare."""
         measured = (stage for stage in self._stages if hasattr(stage, "meter"))
         return tuple(metric for stage in measured for metric in getattr(stage, "metrics", ()))
 

@@ -37,7 +37,7 @@ from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_KW, W_PER_MW
 
 ROUNDING_W = 1e-3
-"""What is missed by less is rounding [W]."""
+"""A smaller shortfall is rounding [W]."""
 
 DEPTHS_PERCENT = (1, 10, 20, 50, 100)
 """Edges of the classes of a cycle's depth [% of the nominal energy]; all depths are added up."""
@@ -198,7 +198,7 @@ MODES = {
     ),
     "smoothing_s": ("smooths the power by a lag", _EXAMPLE.format("smoothing_s: 600")),
 }  # fmt: skip
-"""What a battery can be asked for: in words, and an entry as an example, by its key."""
+"""Modes of a battery by key: in words, and an entry as an example."""
 
 Rate = Annotated[float, Field(gt=0)]
 

@@ -1,4 +1,4 @@
-"""What a tariff says of demand at the point of interconnection: rules by name, no prices."""
+"""A tariff's rules on demand at the point of interconnection, by name, without prices."""
 
 from __future__ import annotations
 

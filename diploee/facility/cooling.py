@@ -1,4 +1,4 @@
-"""What cooling draws: heat behind its lags, against the weather; the base of all models.
+"""Power of cooling: heat behind its lags, against the weather; the base of all models.
 
 Each model is a static map from heat and one temperature to power (the sheet's section 3), the same
 at every size when both are taken per design heat. The heat that reaches it lags (3.5): swings of
@@ -114,7 +114,7 @@ class Plant(ABC):
 
 
 class CoolingSpec(StageSpec, ABC):
-    """What a scenario says of its cooling."""
+    """Settings of cooling in a scenario."""
 
     columns: ClassVar[Columns] = COLUMNS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS

@@ -1,4 +1,4 @@
-"""What stages are measured by: one meter a stage, read at the end of a run."""
+"""Meters of stages: one a stage, read at the end of a run."""
 
 from __future__ import annotations
 

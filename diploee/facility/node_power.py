@@ -61,7 +61,7 @@ _REACTIVE = (
 
 
 class _Node(AcPowerSpec):
-    """What all models of a node have in common."""
+    """Base of all models of a node."""
 
     supply_ratio: Annotated[float, Field(ge=1, le=10)] = Field(
         default=1.8, description=f"{_RATIO} (assumed; 1.2 to 2.4 are seen)."

@@ -51,7 +51,7 @@ def wet_bulb_c(
 def relative_humidity(
     dry_bulb_c: Float64Array, wet_bulb_c: Float64Array, pressure_pa: Float64Array
 ) -> Float64Array:
-    """Return the relative humidity 0-1 at a wet-bulb temperature; arguments as of `wet_bulb_c`."""
+    """Return the relative humidity 0-1 at a wet-bulb temperature; arguments as in `wet_bulb_c`."""
     ratio = np.maximum(_ratio_at_wet_bulb(dry_bulb_c, wet_bulb_c, pressure_pa), 0.0)
     vapour_pa = pressure_pa * ratio / (_WATER_TO_AIR + ratio)
     return np.minimum(vapour_pa / saturation_pressure_pa(dry_bulb_c), 1.0)

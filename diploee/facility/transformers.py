@@ -20,7 +20,7 @@ from diploee.units import W_PER_MW
 
 
 class Losses(NamedTuple):
-    """What a transformer takes, in parts of its rating."""
+    """Losses of a transformer, in parts of its rating."""
 
     p0: float
     p_k: float

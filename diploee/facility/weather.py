@@ -125,7 +125,7 @@ Read = Callable[..., WeatherYear]
 
 
 class WeatherSpec(Kind):
-    """What a scenario says of its weather."""
+    """Settings of the weather in a scenario."""
 
     offset_k: float = Field(
         default=0.0,
@@ -163,7 +163,7 @@ class WeatherSpec(Kind):
         folder : pathlib.Path
             Where relative file names start from.
         read : callable
-            As of `year`.
+            As in `year`.
         """
         year = self.year(folder, read).shifted(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)

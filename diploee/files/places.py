@@ -208,7 +208,7 @@ def _is_taken(place: Path, clean: bool) -> bool:
 
 
 def _mode(place: Path) -> int:
-    """Return the mode of what stands at a place, behind a link; 0 if nothing does."""
+    """Return the mode of the file or folder at a path, behind a link; 0 if there is none."""
     try:
         return place.stat().st_mode
     except (OSError, ValueError):

@@ -63,7 +63,7 @@ class Move:
 
     @property
     def aside(self) -> Path:
-        """Where what stands at the place goes, if no exchange is possible."""
+        """Where the former content goes, if no exchange is possible."""
         return self.staged.parents[1] / OLD / self.staged.name
 
 

@@ -1,4 +1,4 @@
-"""`Formats`: formats of files by name, in the order in which a file is held against them."""
+"""`Formats`: formats of files by name, in the order in which a file is checked against them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from diploee.textio.text import Text
 
 
 class FileFormat(Protocol):
-    """What every format has: a name, and a way to recognise its files."""
+    """Base of every format: a name, and a test that recognises its files."""
 
     @property
     def name(self) -> str:

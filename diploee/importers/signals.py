@@ -69,7 +69,7 @@ FORMATS = (
     ),
     SignalFormat("gridstatus", "Interval Start", "LMP", "Location"),
 )  # fmt: skip
-"""Formats that are told from their header; of alternatives the first that a file has."""
+"""Formats that are recognised by their header; of alternatives the first that a file has."""
 
 ENDING_STEP_MS = 5 * MS_PER_MIN
 """ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their begin [S]."""

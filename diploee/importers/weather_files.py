@@ -88,7 +88,7 @@ _FORMATS = {
 
 
 def read_weather(path: Path) -> WeatherYear:
-    """Read a year of weather; the format is told by the first lines.
+    """Read a year of weather; the format is recognised by the first lines.
 
     Records of EPW and TMY3 hold at the end of their hour ("at the time indicated" [NREL/
     TP-581-43156]), those of the National Solar Radiation Database at their stamp.

@@ -1,4 +1,4 @@
-"""What fits of logs and of traces take alike: span, calendar, level of the limits."""
+"""Options of fits of logs and of traces: span, calendar, level of the limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diploee.model import Choices
 
 
 class FitChoices(Choices):
-    """What is fitted."""
+    """Options of a fit."""
 
     start: datetime | None = Field(default=None, description="Trim: start, local time.")
     end: datetime | None = Field(default=None, description="Trim: end, local time.")

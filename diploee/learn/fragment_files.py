@@ -79,8 +79,8 @@ def into_scenario(
 ) -> str:
     """Return a checked fragment, as a whole scenario where it goes to a file and has a base.
 
-    The streams of its pool give way to it, those of other pools stay; relative names of files are
-    told from the new place.
+    The streams of its pool give way to it, those of other pools stay; relative names of files start
+    from the new folder.
     """
     check_fragment(text, base)
     if base is None or out is None:
@@ -115,7 +115,7 @@ def _yaml(data: dict[str, Any]) -> str:
 
 
 def _told_from(folder: Path, old: Path, data: Any) -> Any:
-    """Return data with the relative names of files that there are told from another folder."""
+    """Return data with the relative names of files there rewritten to start from another folder."""
     if isinstance(data, dict):
         return {key: _told_from(folder, old, value) for key, value in data.items()}
     if isinstance(data, list):

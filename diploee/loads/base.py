@@ -60,7 +60,7 @@ class Load(Protocol):
 
     @property
     def replicas(self) -> Sequence[Any]:
-        """What the bank of each stream of replicas does; empty for other loads."""
+        """Actions of the bank of each stream of replicas; empty for other loads."""
         ...
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:

@@ -1,4 +1,4 @@
-"""What an importer read, dropped and repaired, by cause; and which times no log can have."""
+"""Counts of what an importer read, dropped and repaired, by cause; times that no log can have."""
 
 from __future__ import annotations
 

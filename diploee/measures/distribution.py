@@ -21,7 +21,7 @@ from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S
 
 EXACT_VALUES = 1 << 22
-"""Up to so many values, percentiles are exact (numpy's linear ones); 32 MB."""
+"""Up to this number of values, percentiles are exact (numpy's linear ones); 32 MB."""
 
 N_BINS = 1 << 20
 

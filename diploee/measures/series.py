@@ -100,7 +100,7 @@ class Stretch:
 
 
 class Values(NamedTuple):
-    """What a signal makes of a stretch, the first at `first_ms`; from edge to edge if given."""
+    """Measure of a signal over a stretch, the first at `first_ms`; from edge to edge if given."""
 
     values: Any
     first_ms: int

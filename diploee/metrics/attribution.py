@@ -53,23 +53,23 @@ What = Literal[
     "node overhead",
     "stage",
 ]
-"""What a part of an event is; `jobs`, `instances`, `replicas`, `idle nodes` and the last two,
+"""Kinds of parts of an event; `jobs`, `instances`, `replicas`, `idle nodes` and the last two,
 which are between the devices and the meter, make up the power of a span."""
 
 RECENT_MS = 15 * MS_PER_MIN
-"""Jobs that run on are told apart by whether they began so shortly before."""
+"""Jobs that run on are divided by whether they began so shortly before."""
 
 _OF_JOBS: tuple[What, ...] = (
     "jobs ran on", "jobs started", "jobs ended", "jobs started and ended",
     "jobs wrote checkpoints", "jobs took up training", "jobs stopped as planned", "jobs failed",
     "jobs failed and took up training",
 )  # fmt: skip
-"""What jobs did; those that neither started nor ended are told apart by the last, if any."""
+"""Actions of jobs; those that neither started nor ended are divided by the last, if any."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one stream, service or stage gave to the change of an event, or to a peak [W].
+    """Share of one stream, service or stage in the change of an event, or in a peak [W].
 
     `of` and `pool` are empty for the whole facility; `more` are further entries, such as `count`.
     """

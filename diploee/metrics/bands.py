@@ -72,7 +72,7 @@ class Readings(Protocol):
 
 @dataclass(frozen=True)
 class Support:
-    """What a series can support: band levels up to `trusted_hz`, with a flag up to `flagged_hz`.
+    """Reach of a series: band levels up to `trusted_hz`, with a flag up to `flagged_hz`.
 
     Nothing is claimed above. A step over less than `min_step_s` is a lower bound.
     `averaging_window_s` is the longest of the readings, 0 where they are not averaged;

@@ -31,7 +31,7 @@ EPOCH_WEEKDAY = 3
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a utility takes a load to have been: mean over the event [W], of so many days.
+    """A utility's estimate of a load without an event: its mean over the event [W], of n days.
 
     `adjustment` is the factor of the same-day adjustment, from 0.8 to 1.2.
     """

@@ -1,4 +1,4 @@
-"""What a utility bills by, month by month: determinants of the demand, and rules on them.
+"""Billing of demand, month by month: determinants of the demand, and rules on them.
 
 Rules are functions with the user's parameters; there are no prices. Reference sheet
 ``point_of_interconnection.md``, section 6.
@@ -96,7 +96,7 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """What one local month adds up to in quanta (1/64 W, var), over `n` intervals.
+    """Sums of one local month in quanta (1/64 W, var), over `n` intervals.
 
     `begin_ms` is a time in the month; `quanta` are by column with a role; `total` is of the power
     at the meter, `gross` with what sources and stores give, `exported` of what is below 0; `drawn`
@@ -149,7 +149,7 @@ class Demands:
 
     @property
     def measures(self) -> Iterable[ClockSums]:
-        """What takes in active and reactive power."""
+        """Accumulators of active and reactive power."""
         return *self._active.values(), *self._reactive.values()
 
     def block(self, months: Mapping[str, MonthSums]) -> dict[str, Any]:

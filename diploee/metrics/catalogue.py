@@ -48,7 +48,7 @@ class RunMeasure:
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
-"""What users measure of every run, open to additions from outside."""
+"""Measures that users add to every run, by name."""
 
 
 DECLARED = [
@@ -74,7 +74,7 @@ DECLARED = [
     FLEXIBILITY_METRICS,
     FLEXIBLE_JOB_METRICS,
 ]
-"""What each part of a run declares, in the order of the tables; stages follow."""
+"""Metrics that each part of a run declares, in the order of the tables; stages follow."""
 
 
 def _declared() -> list[tuple[Metric, ...]]:
@@ -102,7 +102,7 @@ ASKED = (
     "grid.headroom.mw",
     "poi.headroom.mva",
 )
-"""What a planner asks first, by the key of its metric, beside those that stand in every table."""
+"""Keys of the metrics that a planner needs first, beside those that are in every table."""
 
 
 def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:

@@ -42,7 +42,7 @@ SWING_MS = (2 * MS_PER_S, 10 * MS_PER_S, MS_PER_MIN)
 """Windows of the rolling range [ms]."""
 
 SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
-"""What ramps and swings tell of a histogram."""
+"""Statistics of a histogram that ramps and swings report."""
 
 RAMP, SWING = "ramp {} over {}", "swing within {}"
 RAMP_METRICS = tuple(
@@ -103,7 +103,7 @@ class Changes:
 
     @property
     def measures(self) -> Iterable[Sizes | RollingRanges]:
-        """What takes in the series."""
+        """Accumulators of the series."""
         return *self._ramps.values(), self._ranges
 
     def extremes(self) -> dict[Key, Extreme]:

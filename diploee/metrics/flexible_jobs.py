@@ -1,4 +1,4 @@
-"""What flexibility cost the jobs: waits, lost and repeated work, deadlines, throughput.
+"""Cost of flexibility to the jobs: waits, lost and repeated work, deadlines, throughput.
 
 Sheet ``flexibility.md``, B7: each job against itself in the run's twin without the controller.
 """
@@ -22,7 +22,7 @@ from diploee.units import MS_PER_H, MS_PER_S
 
 MOST_DRAWN = 24
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H
-"""What the widest jobs do is kept from so long before an event's ramp to so long behind it [ms]."""
+"""Actions of the widest jobs are kept from this long before an event's ramp until after it [ms]."""
 STATES = (*KINDS, "capped")
 
 _J = "flexibility.jobs"

@@ -16,18 +16,18 @@ REPLICA_COLUMNS = (
     ),
     Column("tokens_per_s", "1/s", "service", "mean", None, "output tokens"),
 )
-"""What each model of a replica stream adds to the series."""
+"""Columns that each model of a replica stream adds to the series."""
 SIGNAL_COLUMNS = {
     "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),),
     "voltage": (Column("voltage_pu", "p.u.", "service", "mean", None, "voltage at the bus"),),
 }
-"""What each replica stream with a signal adds."""
+"""Columns that each replica stream with a signal adds."""
 
 ALL_REPLICA_COLUMNS: Columns = (
     *REPLICA_COLUMNS,
     *(column for of_signal in SIGNAL_COLUMNS.values() for column in of_signal),
 )
-"""What any stream of replicas may add."""
+"""Columns that any stream of replicas may add."""
 
 OF_MODEL = (
     Metric("mean_replicas", "replicas", "mean replicas", "{:,.1f}", view="table"),

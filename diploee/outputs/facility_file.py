@@ -34,7 +34,7 @@ FACILITY_FILE = "facility.parquet"
 ZOOMS_FOLDER = "zooms"
 METADATA_KEY = b"diploee.facility"
 MIN_ROWS_PER_GROUP = 1 << 15
-"""Row groups hold an hour, or so many rows where that is more."""
+"""Row groups hold an hour, or this number of rows where that is more."""
 
 
 def declared_columns() -> Columns:

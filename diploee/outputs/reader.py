@@ -85,12 +85,12 @@ class Run:
 
     @cached_property
     def columns(self) -> Columns:
-        """What the columns of the power series hold, as the run declared them."""
+        """Columns of the power series, as the run declared them."""
         return stored_columns(self.folder / FACILITY_FILE)
 
     @cached_property
     def stage_metrics(self) -> tuple[Metric, ...]:
-        """What the run's stages declared of their metrics."""
+        """Metrics that the run's stages declared."""
         keys = [field.name for field in fields(Metric)]
         entries = self.manifest.get("metrics", ())
         return tuple(Metric(**{key: entry[key] for key in keys}) for entry in entries)
@@ -155,7 +155,7 @@ class Run:
         return export_run(self, format_name, out, Options(**options), force=force)
 
     def report(self, out: Path | str = "report.html", **options: Any) -> Path:
-        """Write the run's page and return its place; options as of `report.write_report`."""
+        """Write the run's page and return its place; options as in `report.write_report`."""
         place: Path = annex("report")(self, out, **options)
         return place
 
@@ -186,7 +186,7 @@ class Run:
 
     def boundary(self, column: str = "facility_power_w") -> str:
         """Return where a power is taken, in words."""
-        return find_column(column, self.columns)[0].boundary or "not told"
+        return find_column(column, self.columns)[0].boundary or "unknown"
 
     def series(self, event_window: str | None = None) -> RunSeries:
         """Return the power series of the whole run, or of one of its event windows.

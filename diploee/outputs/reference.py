@@ -43,8 +43,8 @@ def outputs_reference(command: str) -> str:
         "",
         "## Metrics",
         "",
-        "Dotted keys of `metrics.json`. An entry of a list goes by what tells it from the others "
-        "(`grid.ramps.intervals.10s.up.max_mw`); values of one pool stand at `pools.<pool>.`. "
+        "Dotted keys of `metrics.json`. An entry of a list goes by the field that is its own "
+        "(`grid.ramps.intervals.10s.up.max_mw`); values of one pool are in `pools.<pool>.`. "
         "Where tables show another unit than the file holds, the factor is given. Statistics of "
         "power and occupancy are of the means over the run's intervals.",
     ]

@@ -173,7 +173,7 @@ class RunSeries:
     def blocks(
         self, columns: Sequence[str], step_ms: int | None = None, rows: Rows | None = None
     ) -> Iterator[SeriesBlock]:
-        """Stream columns; arguments and errors as of `Run.blocks`, the span given in rows."""
+        """Stream columns; arguments and errors as in `Run.blocks`, the span given in rows."""
         self.check(columns)
         step_ms = step_ms or self.step_ms
         if step_ms % self.step_ms:
@@ -195,7 +195,7 @@ class RunSeries:
         Raises
         ------
         InputError
-            As of `Run.blocks`.
+            As in `Run.blocks`.
         """
         names = self.check(columns or ())
         chosen = [name for name in names if name != "timestamp"] if columns is None else columns
@@ -252,7 +252,7 @@ class RunSeries:
 
 
 def averaged(blocks: Iterable[SeriesBlock], n_rows: int) -> Iterator[SeriesBlock]:
-    """Yield means over so many rows each; what is left of a block goes before the next one.
+    """Yield means over n rows each; what is left of a block goes before the next one.
 
     The mean of the last rows is over fewer where they are no whole number of steps.
     """

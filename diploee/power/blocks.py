@@ -436,7 +436,7 @@ def _shares(begin_ms: int, end_ms: int, dt_ms: int, n_parts: int) -> Iterator[tu
 
 
 def _in_order(submitted: Iterator[Future[PowerBlock]], n_ahead: int) -> Iterator[PowerBlock]:
-    """Yield results in order, with so many under way beyond the one that is waited for."""
+    """Yield results in order, with `n` under way beyond the one that is waited for."""
     waiting: deque[Future[PowerBlock]] = deque()
     try:
         for future in submitted:

@@ -33,7 +33,7 @@ class RemoteRun:
 def remote_block(
     run: RemoteRun, segments: Segments, t0_ms: int, n_steps: int, spectral: bool
 ) -> PowerBlock:
-    """Compute a block in a worker; arguments as of `PowerModel.block`."""
+    """Compute a block in a worker; arguments as in `PowerModel.block`."""
     with _lock:  # a worker may have several threads
         if run.token not in _worker:
             _worker.clear()

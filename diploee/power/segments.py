@@ -22,7 +22,7 @@ class Segments(Table):
     pool_id : numpy.ndarray, int16
         Pool whose nodes it occupies.
     n_nodes : numpy.ndarray, int32
-        Nodes that it occupies; slots in a pool that allocates GPUs, as of `JobTable`.
+        Nodes that it occupies; slots in a pool that allocates GPUs, as in `JobTable`.
     profile_id : numpy.ndarray, int32
         Profile, an index into the library.
     offset_ms : numpy.ndarray, int64
@@ -30,7 +30,7 @@ class Segments(Table):
     weight : numpy.ndarray, float64
         Factor on the profile's power.
     owner : numpy.ndarray, int64
-        Whose it is: a job's number and class as of `owner_of_jobs`, or `OF_SERVICES`. Segments that
+        Whose it is: a job's number and class as in `owner_of_jobs`, or `OF_SERVICES`. Segments that
         start together are summed in the order of their owners.
     """
 

@@ -39,7 +39,7 @@ def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[in
 
 
 def spectra_bytes(n_profiles: int, length: int) -> int:
-    """Return the memory of the transforms of so many profiles [bytes]."""
+    """Return the memory of the transforms of n profiles [bytes]."""
     return n_profiles * (length // 2 + 1) * 16
 
 

@@ -21,9 +21,9 @@ BAND_HZ = 0.25
 SWING_HZ = 0.02
 """Swings within a phase lie above, the phases of a job below [Hz]."""
 SEGMENT_S = 256.0
-"""Length of the averaged spectra [s]: lines 0.004 Hz apart are told from each other."""
+"""Length of the averaged spectra [s]: lines 0.004 Hz apart are resolved."""
 SEGMENTS = 4
-"""A line is looked for in profiles that hold so many segments, which may then be shorter."""
+"""A line is looked for in profiles of at least this number of segments, then maybe shorter."""
 LINE_OVER_FLOOR = 10.0
 """A line stands this much above the median of the octave on either side [power ratio]."""
 

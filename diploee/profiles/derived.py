@@ -71,7 +71,7 @@ class DerivedProfile(ABC):
 
     @property
     def sha256(self) -> str:
-        """Content hash, as of `PowerProfile`."""
+        """Content hash, as in `PowerProfile`."""
         return self.profile.sha256
 
     @property

@@ -35,7 +35,7 @@ MOST_PASSES = 100
 """A loop is steady long before, but for ramps of hours."""
 
 LONGEST = 4
-"""A smoothed profile is at most so many times as long; beyond, the ramp is too slow for it."""
+"""A smoothed profile is at most this many times as long; beyond, the ramp is too slow for it."""
 
 
 def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> PowerProfile:

@@ -74,7 +74,7 @@ class Origin(Record):
 
 
 class Job(Record):
-    """What a profile is of, as whoever makes one tells it."""
+    """Facts of a profile that its maker gives."""
 
     workload: Name
     n_nodes: Annotated[int, Field(ge=1, le=MAX_NODES)]
@@ -82,7 +82,7 @@ class Job(Record):
 
 
 class _Head(Job):
-    """What a file's metadata must hold."""
+    """Fields that a file's metadata must hold."""
 
     dt_ms: Annotated[int, Field(ge=1, le=MAX_STEP_MS)]
     sha256: Annotated[str, Field(pattern=SHA256)]

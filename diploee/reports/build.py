@@ -304,7 +304,7 @@ def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
     if not reduced:
         return ()
     return (
-        f"{listed(reduced)}: so many intervals that the figures use means of about a minute. "
+        f"{listed(reduced)}: the figures use means of about a minute, for the number of intervals. "
         "Maximum and minimum, and the tables, are of the run's own intervals.",
     )
 

@@ -1,4 +1,4 @@
-"""What several charts share: axes, bins, and histograms as layers."""
+"""Shared by several charts: axes, bins, and histograms as layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_TOGETHER = 3
 """Runs whose lines share a panel; of more each has one of its own."""
 
 FEW_DAYS = 3
-"""So many days or fewer have an axis of their own, with a tick for each."""
+"""Up to this number of days have an axis of their own, with a tick for each."""
 
 
 def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:

@@ -1,4 +1,4 @@
-"""What differs between runs: every metric, the calendar weeks that they share, their warnings."""
+"""Differences between runs: every metric, the calendar weeks that they share, their warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report shows: sections of charts and tables."""
+"""Contents of a report: sections of charts and tables."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MOST_POOLS = 6
 """Of more pools the smallest are drawn as one."""
 
 REST = "cooling, losses and all else"
-"""What a facility takes beside its pools."""
+"""Power of a facility beside its pools."""
 
 _ROUNDING = 1e-6
 """The file keeps float32: what is left of sums within this part of the power is nothing."""

@@ -153,7 +153,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         (
             *(() if at_meter else (NO_METER,)),
             *(str(warning) for warning in run.manifest.get("warnings") or ()),
-            "Not told by a run: ride-through, harmonics, flicker, parameters of dynamic models "
+            "Not from a run: ride-through, harmonics, flicker, parameters of dynamic models "
             "(PERC1, composite load); a load record of a named moment: diploee export psse-raw.",
         ),
     )

@@ -154,7 +154,7 @@ def _grid(section: SheetSection) -> list[tuple[float | str | None, ...]]:
     units = section.quantities
     if not units:
         rows = [(f.item, f.value, f.unit, f.note) for f in section.figures]
-        return [("", "Value", "Unit", "When, of what, or why not told"), *rows]
+        return [("", "Value", "Unit", "When, of what, or why not available"), *rows]
     heads = (f"{name} [{unit}]" if unit else name for name, unit in units.items())
     return [
         ("", *heads),

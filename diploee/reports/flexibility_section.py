@@ -31,7 +31,7 @@ _STATES = {
     "restart": ("restarts", 3),
     "paused": ("suspended", 5),
 }
-"""What a job does, in words, and its colour."""
+"""States of a job, in words, and their colours."""
 
 _COLUMNS = (
     ("twin_mw", "Without it", "MW", 1.0, "{:,.3f}"),

@@ -232,7 +232,7 @@ def _limits(
 
 
 FAR = 3
-"""A limit above so many times the largest value is told, as its line would flatten the rest."""
+"""A limit above this many times the largest value is named, as its line would flatten the rest."""
 
 
 def _rainflow_panel(view: GridView) -> Panel:
@@ -353,7 +353,7 @@ def spectrum_chart(view: GridView) -> Chart | None:
 BY_POOL = "Means, by pool"
 
 DECADES = 8
-"""What of a pool's spectrum lies further below the largest is nothing."""
+"""A part of a pool's spectrum that lies further below the largest is not drawn."""
 
 
 def _pools_density_axis(y_axis: Axis, pools: Sequence[Line]) -> Axis:

@@ -26,7 +26,7 @@ POWER_LEVEL = "power"
 
 @dataclass(frozen=True)
 class LimitLine:
-    """What a limit allows: `kind` is ramps, of a way if it has one, swings, or `POWER_LEVEL`."""
+    """Bound of a limit: `kind` is ramps, of a way if it has one, swings, or `POWER_LEVEL`."""
 
     kind: str
     name: str

@@ -183,7 +183,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> SweepVerdicts:
         place = sweep.folder / RUNS_FOLDER / str(row["run"])
         if not (place / FACILITY_FILE).is_file():
             raise InputError(
-                f"{place}: keeps no power series to hold against limits; sweep with 'keep: series'"
+                f"{place}: keeps no power series to check against limits; sweep with 'keep: series'"
             )
         found = (str(row["run"]), check_limits(open_run(place), limits))
         grouped.setdefault(tuple(row[axis] for axis in sweep.axes), []).append(found)

@@ -17,7 +17,7 @@ from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 
 FAR = 2
-"""A line above so many times the peak and the rated power is told, as it would flatten the rest."""
+"""A line above this many times the peak and the rated power is named: it would flatten the rest."""
 
 GIVEN = (
     " The line is below the top by what sources and stores give and what is held back of the load, "

@@ -33,7 +33,7 @@ def key_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
 
 
 _ASKED = ("power.max_mw", "power.energy_mwh", "power.peak_to_average_ratio", "power.load_factor")
-"""What `asked_figures` tells in its own words."""
+"""Keys that `asked_figures` gives in its own words."""
 
 
 def asked_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:

@@ -49,7 +49,7 @@ def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
 
 
 def pattern_for(values: Iterable[object], digits: int = 4) -> str:
-    """Return a format of as many decimals as give the largest number so many digits."""
+    """Return a format of as many decimals as give the largest number `digits` digits."""
     sizes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
     largest = max(sizes, default=0.0)
     before = math.floor(math.log10(largest)) + 1 if largest > 0 else 1

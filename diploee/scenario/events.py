@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Product:
-    """What a demand-response product leaves open, filled in; None has to be given."""
+    """Defaults of what a demand-response product leaves open; None has to be given."""
 
     # Spans, where an event gives none
     notice: str

@@ -1,4 +1,4 @@
-"""What may bend a load: signals, demand-response events, and what jobs of a class tolerate.
+"""Causes that may bend a load: signals, demand-response events, and what jobs of a class tolerate.
 
 Reference sheet ``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B6 the controller.
 """
@@ -52,7 +52,7 @@ class SignalFile(Model):
 
     file: str = Field(min_length=1, description="The file, relative to the scenario file.")
     format: SignalFormatName | None = Field(
-        default=None, description="Format of the file; told from its header if absent."
+        default=None, description="Format of the file; recognised by its header if absent."
     )
     column: str | None = Field(
         default=None,
@@ -181,7 +181,7 @@ class Flexibility(Model):
 
 
 class JobFlexibility(Model):
-    """What the jobs of a class tolerate."""
+    """Flexibility that the jobs of a class tolerate."""
 
     tier: Annotated[int, Field(ge=0, le=3)] = Field(
         default=0,

@@ -46,7 +46,7 @@ class ProfileVariants(Model):
 
 
 class BatchInference(Model):
-    """Offline inference of so many tokens, batch after batch on each node (section 3.4)."""
+    """Offline inference of a number of tokens, batch after batch on each node (section 3.4)."""
 
     tokens: Annotated[float, Field(ge=1)] = Field(
         description="Tokens that one job generates, over all its nodes; the last batch is a whole "
@@ -65,7 +65,7 @@ class BatchInference(Model):
     )
 
     def n_batches(self, n_nodes: int) -> int:
-        """Return how many batches each of so many nodes does."""
+        """Return the number of batches that each of `n_nodes` nodes does."""
         return math.ceil(self.tokens / (n_nodes * self.batch_size * self.output_tokens))
 
 
@@ -165,7 +165,7 @@ class JobClass(Model):
         return self
 
     def slots(self, per_node: int) -> int:
-        """Return what a job takes of nodes with so many slots (`Facility.slots_per_node`)."""
+        """Return the slots that a job takes on nodes of `per_node` (`Facility.slots_per_node`)."""
         if self.n_gpus is None:
             return self.n_nodes * per_node
         return round(self.n_gpus * SLOTS_PER_GPU)

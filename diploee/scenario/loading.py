@@ -154,7 +154,7 @@ def with_value(
 ) -> dict[str, Any]:
     """Return plain data with one dotted key changed; what is not on its path is shared.
 
-    Nothing is changed in place: through an alias of YAML one part may stand at several keys.
+    Nothing is changed in place: through an alias of YAML one part may have several keys.
     """
     try:
         changed: dict[str, Any] = _changed(data, key.split("."), 0, value)

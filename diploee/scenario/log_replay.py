@@ -35,7 +35,7 @@ JobColumn = Literal[
     "account",
     "name",
 ]
-"""What a column of a plain table of jobs can be."""
+"""Meanings of the columns of a plain table of jobs."""
 
 LogFormatName = Annotated[str, NameIn("diploee.importers.job_logs", "JOB_LOG_FORMATS")]
 LARGEST_GPUS_PER_NODE = 1_000_000
@@ -148,7 +148,7 @@ class _LogFile(Model):
         description="The log, a file relative to the scenario file; may be packed."
     )
     format: LogFormatName | None = Field(
-        default=None, description="Format of the log; told from its content if absent."
+        default=None, description="Format of the log; recognised by its content if absent."
     )
 
 
@@ -241,7 +241,7 @@ class RequestReplay(Model):
         description="The trace, a file or folder relative to the scenario file; may be packed."
     )
     format: TraceFormatName | None = Field(
-        default=None, description="Format of the trace; told from its content if absent."
+        default=None, description="Format of the trace; recognised by its content if absent."
     )
     columns: dict[str, str] | None = Field(
         default=None, description="For csv: the trace's column of each meaning."

@@ -1,4 +1,4 @@
-"""What happens to requests above capacity: the ways that a stream may name."""
+"""Rules for requests above capacity that a stream may name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from diploee.model import Kind, Kinds
 
 
 class OverloadSpec(Kind):
-    """What a scenario says of requests above capacity."""
+    """Settings for requests above capacity in a scenario."""
 
     @property
     def needs_throughput(self) -> bool:

@@ -80,7 +80,7 @@ class StandingNodes:
 
     @property
     def most(self) -> int:
-        """Nodes that stand at the end."""
+        """Nodes in place at the end."""
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
     def times(self, factor: int) -> StandingNodes:
@@ -88,7 +88,7 @@ class StandingNodes:
         return StandingNodes(self.first * factor, tuple((ms, n * factor) for ms, n in self.added))
 
     def at(self, times_ms: Int64Array) -> Float64Array:
-        """Return the nodes that stand at times [ms]."""
+        """Return the number of nodes in place at times [ms]."""
         steps_ms = np.array([time_ms for time_ms, _ in self.added])
         levels = np.cumsum([self.first, *(n_nodes for _, n_nodes in self.added)])
         standing: Float64Array = levels[np.searchsorted(steps_ms, times_ms, side="right")] * 1.0
@@ -101,7 +101,7 @@ class StandingNodes:
 
 
 class SchedulerSpec(Kind):
-    """What a scenario says of a pool's queue discipline, a `diploee.schedule.Policy`."""
+    """Settings of a pool's queue discipline in a scenario, a `diploee.schedule.Policy`."""
 
     def problems(
         self,

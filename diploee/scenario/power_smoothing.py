@@ -1,4 +1,4 @@
-"""GPU power smoothing: what the driver is told to hold."""
+"""GPU power smoothing: the driver's settings."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from diploee.model import Kind, Kinds, Model
 
 
 class _Optimizer(Kind):
-    """What a scenario says of an optimizer is one itself, before it is opened."""
+    """Settings of an optimizer in a scenario; an optimizer itself, before it is opened."""
 
     def open(self, setting: Any) -> Any:
         """Return a new one for the recurring job of a Zeus `Setting`."""
@@ -57,9 +57,9 @@ class PowerLimitOptimizer(_Optimizer):
 
 _HOME = "diploee.neighbours.zeus.optimizers"
 BATCH_SIZE_OPTIMIZERS = Kinds("batch size optimizer", BatchSizeOptimizer, _HOME)
-"""What may choose batch sizes, by name: those of the package, and those registered from outside."""
+"""Optimizers of batch sizes by name: those of the package, and those registered from outside."""
 POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitOptimizer, _HOME)
-"""What may choose power limits, likewise."""
+"""Optimizers of power limits, likewise."""
 
 
 class RecurringTraining(Model):

@@ -18,11 +18,11 @@ Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 class BatchControllerSpec(Kind):
-    """What a scenario says of what chooses batch sizes, a `BatchController`."""
+    """Settings of a controller of batch sizes in a scenario, a `BatchController`."""
 
 
 class ReplicaSignalSpec(Kind):
-    """What a scenario says of what the power of replicas is held to."""
+    """Settings of a constraint on the power of replicas in a scenario."""
 
     @abstractmethod
     def value(self, time_s: float, power_w: float) -> float:
@@ -36,13 +36,13 @@ class ReplicaSignalSpec(Kind):
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
     "batch size controller", BatchControllerSpec, "diploee.neighbours.openg2g.replicas.controllers"
 )
-"""What may choose batch sizes, by name: those of the package, and those registered from outside."""
+"""Controllers of batch sizes by name: those of the package, and those registered from outside."""
 REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
     "signal",
     ReplicaSignalSpec,  # type: ignore[type-abstract]
     "diploee.neighbours.openg2g.replicas.signals",
 )
-"""What the power of replicas may be held to, likewise."""
+"""Constraints on the power of replicas, likewise."""
 
 
 class ReplicaRamp(Model):

@@ -48,7 +48,7 @@ class ServiceFlexibility(Model):
     """How a service answers the events of `flexibility.events`."""
 
     power_limit: Annotated[float, Field(ge=0.5, lt=1)] = Field(
-        description="Cap of its GPUs from the begin of an event's ramp to its end, over their TDP, "
+        description="Cap of its GPUs from the start of an event's ramp to its end, over their TDP, "
         "0.5 or more. An instance then does less, by the measured table of inference on A100 "
         "(assumed for other GPUs by their TDP): more instances run where nodes are free, and what "
         "is beyond them goes the way of overload. It follows events alone, not caps or prices."
@@ -147,7 +147,7 @@ class Service(Model):
                 "beside it that tells the mean power at other rates"
             )
         if self.power_samples_boundary is not None and self.power_samples is None:
-            raise ValueError("power_samples_boundary tells of power_samples; give them, or drop it")
+            raise ValueError("power_samples_boundary needs power_samples; give them, or drop it")
         if self.power_samples_boundary == "node_ac" and n_means > 0:
             raise ValueError(
                 "power_samples_boundary: node_ac needs samples that keep their own mean, as a "

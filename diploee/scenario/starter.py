@@ -15,7 +15,7 @@ WIDTHS = (2, 4, 8, 16)
 
 
 class Site(Model):
-    """What the five questions ask."""
+    """Answers to the five questions."""
 
     poi_mw: Annotated[float, Field(gt=0, le=100_000)] = Field(
         default=20.0, description="Power at the meter with all nodes at their ratings [MW]."
@@ -118,7 +118,7 @@ facility:
       cpu_tdp_w: 360
       idle_power_w: 420
       ac_power: dlc
-  pools:                 # so many that the meter reads {poi_mw} MW with all at their ratings
+  pools:                 # a number for which the meter reads {poi_mw} MW with all at their ratings
 """
 
 _STAGES = """\
@@ -128,7 +128,7 @@ _STAGES = """\
     - dlc_tower
     - auxiliary_load
     - {{kind: transformers, units: [{{preset: mv_lv}}, {{preset: hv_mv}}]}}
-    - {{kind: point_of_interconnection, contract_mva: {poi_mw}}}  # what the headroom is told of
+    - {{kind: point_of_interconnection, contract_mva: {poi_mw}}}  # for the headroom
 """
 
 _TRAINING = """

@@ -162,7 +162,7 @@ class SynchronousJob(Model):
         "a node (assumed); the job takes a spare one, or waits until one is repaired.",
     )
     spare_nodes: Annotated[int, Field(ge=0, le=1_000_000)] | None = optional(
-        "Idle nodes that the job holds besides; if absent so many as are in repair on average, and "
+        "Idle nodes that the job holds besides; if absent the number in repair on average, and "
         "three standard deviations more (assumed)."
     )
 
@@ -205,11 +205,11 @@ class SynchronousJob(Model):
         return self
 
     def label(self, number: int) -> str:
-        """Return the name of the job that is so many-th in its list, from 1."""
+        """Return the name of the n-th job of its list, from 1."""
         return self.name or self.preset or f"job{number}"
 
     def iteration_s(self, n_gpus: int) -> float:
-        """Return the length of an iteration on so many GPUs [s], T = 6 P tokens / (n FLOP/s)."""
+        """Return the length of an iteration on `n_gpus` GPUs [s], T = 6 P tokens / (n FLOP/s)."""
         if self.period_s is not None:
             return self.period_s
         assert self.parameters and self.tokens_per_step and self.tflops_per_gpu
@@ -217,7 +217,7 @@ class SynchronousJob(Model):
         return flop / (n_gpus * self.tflops_per_gpu * 1e12)
 
     def work_s(self, n_gpus: int) -> float:
-        """Return the training that is to be done on so many GPUs [s]."""
+        """Return the training that is to be done on `n_gpus` GPUs [s]."""
         if self.tokens is None:
             assert self.work_days is not None
             return self.work_days * S_PER_DAY
@@ -229,14 +229,14 @@ class SynchronousJob(Model):
         return self.n_nodes or -(-(self.n_gpus or 0) // max(gpus_per_node, 1))
 
     def spares(self, n_nodes: int) -> int:
-        """Return the spare nodes of a job on so many nodes."""
+        """Return the spare nodes of a job on `n_nodes` nodes."""
         if self.spare_nodes is not None:
             return self.spare_nodes
         broken = n_nodes * self.failures_per_1000_node_days / 1000 * self.repair_s / S_PER_DAY
         return math.ceil(broken + 3 * math.sqrt(broken))
 
     def mttf_s(self, n_nodes: int) -> float:
-        """Return the mean time to a failure of a job on so many nodes [s]; infinite at rate 0."""
+        """Return the mean time to a failure of a job on `n_nodes` nodes [s]; infinite at rate 0."""
         per_day = n_nodes * self.failures_per_1000_node_days / 1000
         return S_PER_DAY / per_day if per_day else math.inf
 
@@ -249,7 +249,7 @@ class SynchronousJob(Model):
         return float(self.checkpoint_interval)
 
     def problem(self, n_gpus_per_node: int) -> tuple[str, str] | None:
-        """Return key and text of what does not fit on nodes with so many GPUs; None if all does."""
+        """Return key and text of a setting that does not fit on these nodes; None if all do."""
         n_nodes = self.nodes(n_gpus_per_node)
         n_gpus = n_nodes * n_gpus_per_node
         period_s, edges_s = self.iteration_s(n_gpus), 2 * self.edge_s

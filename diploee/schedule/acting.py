@@ -42,7 +42,7 @@ class ActingPools:
         self._n_jobs = 0
 
     def advance(self, jobs: JobTable, until_ms: int) -> ActedSchedule:
-        """Return what happened before a time; arguments and errors as of `PoolSchedule.advance`."""
+        """Return what happened before a time; arguments and errors as in `PoolSchedule.advance`."""
         for pool_id, most in enumerate(self._most):
             check_widths(jobs.take(jobs.pool_id == pool_id), most)
         happened = self._engine.advance(jobs, self._estimates_ms(jobs), until_ms)

@@ -39,7 +39,7 @@ Stretch = tuple[int, int, int, int, int, int, int, int, float]
 
 @dataclass(eq=False)
 class Happened:
-    """What happened in a window: stretches, first starts, ends, and jobs back in the queue."""
+    """Events of a window: stretches, first starts, ends, and jobs back in the queue."""
 
     stretches: list[Stretch] = field(default_factory=list)
     starts_ms: dict[int, int] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class ActingEngine(SimpyLoop):
             self._requeue(job, pool)
         self._ask(pool)
 
-    # What becomes of a job. Each stretch is told when it ends, so that nothing is told twice.
+    # The outcome of a job. Each stretch is reported when it ends, so that none is reported twice.
 
     def _tell(self, job: ActingJob, until_ms: int) -> None:
         """Note what a job did up to a time, cut at every span: as windows of any length do."""

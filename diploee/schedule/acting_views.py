@@ -1,4 +1,4 @@
-"""What the policies of pools and the controller see of an acting engine.
+"""Views of an acting engine for the policies of pools and the controller.
 
 A policy sees its own pool with its queue, and power, signals and events of the facility; the
 controller sees all pools.
@@ -68,7 +68,7 @@ class FacilityScope(_Sight):
 
 
 class FacilityView(FacilityScope):
-    """What a controller sees: all pools, with their queues."""
+    """View of a controller: all pools, with their queues."""
 
     @property
     def pools(self) -> Mapping[str, ActingPool]:

@@ -1,4 +1,4 @@
-"""What a policy may do besides choosing which jobs start: the answers of `decide`."""
+"""Actions of a policy besides choosing which jobs start: the answers of `decide`."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class CompiledQueue:
         return numbers[rows], start_ms
 
     def _room_for(self, n_jobs: int) -> _Pool:
-        """Return the pool with room for so many more jobs in its tables."""
+        """Return the pool with room for n more jobs in its tables."""
         state, running = self._pool
         n_entries = int(state[N_RUNNING])
         needed = min(n_entries + n_jobs, self._most + self._added) + 1
@@ -349,7 +349,7 @@ def _backfill(
 
 @njit()
 def _shadow(expected: Int64Array, pool: _Pool, now_ms: int, wanted: int) -> tuple[int, int]:
-    """Return when so many nodes are expected to be free [ms], and how many more are free then."""
+    """Return when `wanted` nodes are expected to be free [ms], and how many more are free then."""
     free_nodes, n_expected, shadow_ms = pool.state[FREE_NODES], pool.state[N_EXPECTED], NEVER_MS
     for job in range(n_expected):
         end_ms = max(expected[0, job], now_ms + 1)

@@ -1,6 +1,6 @@
 """First fit of jobs into parts of nodes, compiled; a GPU has `SLOTS_PER_GPU` slots.
 
-The first GPU with so many free slots, and the first node with so many free GPUs, are found in two
+The first GPU with n free slots, and the first node with n free GPUs, are found in two
 binary trees whose knots hold the most of a GPU, of a node, below them. The GPUs of a job that has
 them as a whole are chained, as no other job is on them.
 """
@@ -117,7 +117,7 @@ def _add(tree: Int64Array, leaf: int, more: int) -> int:
 
 @njit()
 def _change(of: Gpus, gpu: int, n_slots: int) -> None:
-    """Free so many slots of a GPU, or take them where negative."""
+    """Free a number of slots of a GPU, or take them where negative."""
     held = _add(of.gpus, gpu, n_slots)
     freed = int(held == SLOTS_PER_GPU) - int(held - n_slots == SLOTS_PER_GPU)
     if freed:

@@ -191,7 +191,7 @@ def _cut(plan: Plan, time_ms: int) -> int:
 
 @njit()
 def _earliest_ms(plan: Plan, length_ms: int, n_nodes: int) -> int:
-    """Return the earliest time from which on so many nodes are free for so long."""
+    """Return the earliest time from which on a number of nodes are free for a duration."""
     steps, start_ms = plan.steps, NEVER_MS
     for step in range(plan.known[N_STEPS]):
         if steps[0, step] - start_ms >= length_ms:

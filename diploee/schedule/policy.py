@@ -28,7 +28,7 @@ from diploee.tables import Int64Array
 
 
 class ClusterView(Protocol):
-    """What a policy sees of one pool. Jobs are numbered in the order of submission to the pool."""
+    """View of a policy of one pool. Jobs are numbered in the order of submission to the pool."""
 
     @property
     def now_ms(self) -> int:
@@ -137,7 +137,7 @@ def twin_of(policy: object) -> Callable[..., Any] | None:
 
 
 class Viewed:
-    """What an engine shows of itself to policies and controllers."""
+    """View of an engine for policies and controllers."""
 
 
 def asked(of: Any, method: str, read: Callable[[Any], Any], expected: str) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from diploee.tables import (
 )
 
 KINDS = ("run", "checkpoint", "restart", "paused")
-"""What a job does in a stretch, by `Runs.kind`; it holds its nodes in all of them."""
+"""Kinds of a stretch of a job, by `Runs.kind`; it holds its nodes in all of them."""
 RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
 
 
@@ -66,7 +66,7 @@ class ActedSchedule(Schedule):
     Parameters
     ----------
     jobs, start_ms, horizon_ms, ended_ms
-        As of `Schedule`: jobs that have started, when they first did, and their ends; `NEVER_MS` =
+        As in `Schedule`: jobs that have started, when they first did, and their ends; `NEVER_MS` =
         not ended yet.
     runs : Runs
         Their stretches within the window, in the order of their starts.
@@ -97,7 +97,7 @@ class ActedSchedule(Schedule):
 
     @property
     def of_energy(self) -> Int64Array:
-        """Job of each part that energy is told of: each stretch is one."""
+        """Job of each part with an energy: each stretch is one."""
         return self.runs.job
 
     def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:

@@ -102,7 +102,7 @@ class Schedule:
 
     @property
     def of_energy(self) -> Int64Array | slice:
-        """Job of each part that energy is told of: each job is one."""
+        """Job of each part with an energy: each job is one."""
         return slice(None)
 
     def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:

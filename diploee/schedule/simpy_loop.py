@@ -1,4 +1,4 @@
-"""What SimPy engines share: submissions, and one decision after all that happens at an instant."""
+"""Shared by SimPy engines: submissions, and one decision after all that happens at an instant."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from diploee.tables import Float64Array
 Positive = Annotated[float, Field(gt=0)]
 
 PROBABILITY_DIGITS = 12
-"""Drawn probabilities are rounded to so many digits and the last one closes the sum to 1."""
+"""Digits to which drawn probabilities are rounded; the last one closes the sum to 1."""
 
 
 class Draw(Model):
-    """What a sweep says of how the values of a key are drawn."""
+    """Settings of a draw of a key's values in a sweep."""
 
     distribution: str
 

@@ -1,4 +1,4 @@
-"""What many seeds of one point say: percentiles of metrics, envelopes of the load, seeds needed."""
+"""Statistics of many seeds of a point: percentiles of metrics, envelopes of loads, seeds needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENSEMBLE_FILE = "ensemble.json"
 SCHEMA_VERSION = 1
 PERCENTS = (5, 50, 95)
 Z_95 = 1.959963984540054
-"""A normal variable lies within so many standard deviations with a probability of 95 %."""
+"""Standard deviations within which a normal variable lies with a probability of 95 %."""
 
 N_RESAMPLES = 1_000
 

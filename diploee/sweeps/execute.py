@@ -46,7 +46,7 @@ GONE = "it was done, but its files are damaged or gone; the same command does it
 
 
 class SweepProgress:
-    """Told how a sweep goes; does nothing. The command line's watch draws a progress bar."""
+    """Called as a sweep goes on; does nothing. The command line's watch draws a progress bar."""
 
     def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
         """Take note of the runs to do, and of how many the sweep has altogether."""
@@ -127,7 +127,7 @@ def run_sweep(
     max_runs : int
         Largest number of runs.
     progress : SweepProgress, optional
-        Told how it goes.
+        Called as it goes on.
 
     Raises
     ------

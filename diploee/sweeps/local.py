@@ -219,7 +219,7 @@ def _keep_freed_memory() -> None:
     """Let the allocator reuse the memory of one run for the next instead of returning it.
 
     The pages of large arrays would come fresh from the system, zeroed, for every run; with several
-    workers at it that costs a fifth of their time. Only glibc is told so; elsewhere it stays.
+    workers at it that costs a fifth of their time. Only glibc is set so; elsewhere it stays.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

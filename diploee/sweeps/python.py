@@ -18,7 +18,7 @@ class NotebookSweepProgress(SweepProgress):
     """Draws one bar for all runs into the output of a notebook's cell."""
 
     def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
-        """Draw the bar; runs that are complete already are told before it."""
+        """Draw the bar; runs that are complete already are named before it."""
         before = n_runs - len(tasks)
         self._bar = NotebookBar(f"{n_runs:,} runs" + (f", {before:,} complete" if before else ""))
         self._cost, self._done, self._n = sum(task.cost for task in tasks), 0.0, before

@@ -33,14 +33,14 @@ END_BYTES = 65_536
 
 
 class FileMark(Record):
-    """What tells that a file is whole: its size, and the SHA-256 of its first and last 64 KiB."""
+    """Proof that a file is whole: its size, and the SHA-256 of its first and last 64 KiB."""
 
     size: int
     sha256: str
 
 
 class RunRecord(Record):
-    """What is known of a finished run: its hash, what was kept, its warnings and its files.
+    """Record of a finished run: its hash, what was kept, its warnings and its files.
 
     The manifest is known by a hash of its content without the times.
     """

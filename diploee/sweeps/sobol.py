@@ -23,7 +23,7 @@ from diploee.tables import BoolArray, Float64Array
 MAX_DEGREE = 3
 MEMBERS_PER_COEFFICIENT = 10
 SPARE_MEMBERS = 5
-"""Members beyond the coefficients below which no share is told."""
+"""Members beyond the coefficients below which no share is given."""
 
 N_RESAMPLES = 200
 

@@ -88,7 +88,7 @@ class SweepAxis(Model):
 
 
 class SweepSpec(Model):
-    """What a sweep file says."""
+    """Contents of a sweep file."""
 
     description: str = Field(default="", description="What the sweep is for.")
     base: str = Field(

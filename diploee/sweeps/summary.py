@@ -31,7 +31,7 @@ READERS = 16
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run gave: its metrics by dotted key, and its warnings."""
+    """Results of a finished run: its metrics by dotted key, and its warnings."""
 
     metrics: dict[str, Any]
     warnings: tuple[str, ...]

@@ -26,7 +26,7 @@ from diploee.sweeps.store import open_store
 from diploee.units import MS_PER_H
 
 START_COST = 2e6
-"""What a run without jobs costs, in node-hours of jobs."""
+"""Cost of a run without jobs, in node-hours of jobs."""
 
 
 @dataclass(frozen=True)

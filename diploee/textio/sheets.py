@@ -83,7 +83,7 @@ def read_sheet(
 def sheet_of(
     path: Path, stored: bytes, expected: str, *, header_word: str = "", may_be_cut: bool = False
 ) -> Sheet:
-    """Return the content of a file, as it is stored, as a sheet; arguments as of `read_sheet`."""
+    """Return the content of a file, as it is stored, as a sheet; arguments as in `read_sheet`."""
     sha256 = hashlib.sha256(stored).hexdigest()
     data = unpacked(path, stored)
     if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):

@@ -59,7 +59,7 @@ def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
 
 
 def read_bytes(path: Path, error: type[InputError] = LogFormatError) -> bytes:
-    """Return the content of a regular file as it is stored; errors as of `open_file`."""
+    """Return the content of a regular file as it is stored; errors as in `open_file`."""
     with open_file(path, error) as file:
         try:
             return file.read()

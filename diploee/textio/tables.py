@@ -224,7 +224,7 @@ def _parsed(
     try:
         table = pa_csv.read_csv(
             pa.BufferReader(pa.py_buffer(body)),
-            # One thread, so that the handler is told the number of the line.
+            # One thread, so that the handler gets the number of the line.
             read_options=pa_csv.ReadOptions(
                 use_threads=False, column_names=names, block_size=LONGEST_LINE_BYTES
             ),

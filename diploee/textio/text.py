@@ -130,7 +130,7 @@ def read_text(path: Path, expected: str, *, hashed: bool = False) -> Text:
 
 
 def text_of(path: Path, stored: bytes, expected: str, sha256: str = "") -> Text:
-    """Return the content of a file, as it is stored, as text; arguments as of `read_text`."""
+    """Return the content of a file, as it is stored, as text; arguments as in `read_text`."""
     data = unpacked(path, stored)
     _check_kind(path, data)
     data = b"".join(_plain(iter([data])))

@@ -1,4 +1,4 @@
-"""Columns of text as numbers and labels, with missing values told apart from wrong ones.
+"""Columns of text as numbers and labels, with missing values kept apart from wrong ones.
 
 Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else that does not
 parse is an error with its line: a value is never guessed.
@@ -32,12 +32,12 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 @dataclass(frozen=True)
 class Number(Range):
-    """What a column of numbers may hold.
+    """Allowed values of a column of numbers.
 
     Parameters
     ----------
     largest, at_least, above : float
-        As of `Range`.
+        As in `Range`.
     whole : bool
         No fractions.
     may_miss : bool
@@ -60,7 +60,7 @@ class Number(Range):
 
     @property
     def noun(self) -> str:
-        """What is allowed, without its bounds."""
+        """Allowed values in words, without their bounds."""
         return f"a {'whole ' if self.whole else ''}number{self.of and f' of {self.of}'}"
 
     @property

@@ -1,12 +1,12 @@
 """Alibaba 2023 (openb): pods of a shared GPU cluster.
 
-- Times are seconds from an origin that is not told. The start is `scheduled_time`, the end
+- Times are seconds from an unknown origin. The start is `scheduled_time`, the end
   `deletion_time`; a pod that was never scheduled never started.
 - `gpu_milli` is the share of one GPU in thousandths where `num_gpu` is 1; a pod with more has whole
   ones.
 - A pod runs on one node; `gpus_per_node` makes nodes of its GPUs instead.
 - The kind of a job is `qos`. ``Running`` is the phase of a pod that was deleted while it served:
-  how it ended is not told.
+  how it ended is unknown.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""What the user may say about a job log, checked once for all formats."""
+"""The user's options for reading a job log, checked once for all formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diploee.scenario.log_replay import GpusPerNode, JobColumn, LogReading
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
 COLUMN_KEYS: tuple[str, ...] = get_args(JobColumn)
-"""What a column of a plain CSV file can be."""
+"""Meanings of the columns of a plain CSV file."""
 
 NUMERIC_TIMES: Mapping[str, tuple[int, bool]] = {
     "s": (MS_PER_S, True),

@@ -5,11 +5,11 @@ Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gp
 ``account``, ``name``. A key that is not mapped is looked for by its usual names, such as
 ``submit_time`` or ``n_nodes``.
 There must be a submission or a start, a duration or an end, and nodes or GPUs. The delimiter
-(comma, semicolon, tab or bar) is told by the header.
+(comma, semicolon, tab or bar) is inferred from the header.
 
 Times are ISO 8601 stamps, with or without an offset, or what `time_format` says: ``unix-s`` and
 ``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is not known,
-anything else is a format as of ``strptime``. Where there is no column of states, it is not told how
+anything else is a format of ``strptime``. Without a column of states, it is unknown how
 jobs ended. A row is taken for repeated only by a column of ids that the user maps: in others an id
 that comes back is that of an array's next task.
 """

@@ -114,7 +114,7 @@ class LogTimes:
 
     `utc_offset_min` is the offset of the log's local time [min], None where the origin of the times
     is not known; `noted` what the user should know of; `time_zone` the name of its zone, if any;
-    `is_naive` as of `JobLog`.
+    `is_naive` as in `JobLog`.
     """
 
     ms: Mapping[str, Int64Array]

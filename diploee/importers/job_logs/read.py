@@ -1,4 +1,4 @@
-"""`read_job_log`: any known job log, its format told by its content."""
+"""`read_job_log`: any known job log, its format recognised by its content."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) 
     path : pathlib.Path
         The log.
     log_format : str, optional
-        A name in `JOB_LOG_FORMATS`; told by the content where not given.
+        A name in `JOB_LOG_FORMATS`; recognised by the content where not given.
     **given
         How to read it: fields of `JobLogOptions`, such as ``gpus_per_node=8``.
 

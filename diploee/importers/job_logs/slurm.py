@@ -156,7 +156,7 @@ def _limits_ms(table: ReadTable) -> Int64Array:
 
 
 def _gpus(table: ReadTable) -> Float64Array:
-    """Return GPUs, 0 for a job with other resources alone, NaN where they are not told."""
+    """Return GPUs, 0 for a job with other resources alone, NaN where they are unknown."""
     if "tres" not in table:
         return np.full(len(table), np.nan)
     column = table.columns["tres"]

@@ -171,7 +171,7 @@ def _nodes(
     options: JobLogOptions,
     n_fields: int,
 ) -> tuple[dict[str, Float64Array], str]:
-    """Return the counts that a log tells of its jobs, and what was taken as a node."""
+    """Return the counts of a log's jobs, and what was taken as a node."""
     allocated, requested = (numbers(table, key, COUNT) for key in ("processors", "requested"))
     processors = np.where(allocated > 0, allocated, requested)
     if n_fields == ALEA_FIELDS and not options.gpus_per_node:

@@ -82,7 +82,7 @@ class _Event(Record):
 
 
 class _System(Record):
-    """What a submission says of its hardware; many a number is text."""
+    """A submission's description of its hardware; many a number is text."""
 
     number_of_nodes: int | str = ""
     accelerators_per_node: int | str = ""
@@ -107,7 +107,7 @@ class _Run:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What the AC and the DC side of a run share."""
+        """Key that the AC and the DC side of a run share."""
         return self.system, self.benchmark, self.folder.name
 
 

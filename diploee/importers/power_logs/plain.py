@@ -8,7 +8,7 @@ Rows of several devices are summed, and so are several columns.
 
 A row of an even table is the mean power of the step that begins at its time, and is kept as it is.
 Other readings are joined by straight lines and averaged over even steps, exact in energy; missing
-ones are bridged up to a gap that is told. All of it is counted in the provenance. What a table
+ones are bridged up to a gap that is given. All of it is counted in the provenance. What a table
 can't tell (what the power includes, how the readings were averaged) is taken from the call, else
 stands in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
 """
@@ -54,7 +54,7 @@ LARGEST_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
 GAP_STEPS = 3.0
-"""Times between readings that are longer than so many of the usual ones count as gaps."""
+"""A time between readings that is this many times the usual one counts as a gap."""
 US_PER_DAY = 86_400e6
 _OF_DAY = r"^(\d\d?:\d\d)"
 _ROUNDING = 1e-9
@@ -376,7 +376,7 @@ def _boundary(told: str | None, add_w: float) -> str:
 
 
 def _bandwidth_hz(told_hz: float | None, interval_s: float, window_s: float) -> float:
-    """Return the told bandwidth, or what sampling and averaging leave; never above Nyquist's."""
+    """Return the given bandwidth, or what sampling and averaging leave; never above Nyquist's."""
     nyquist_hz = 0.5 / interval_s
     if told_hz is None:
         return usable_bandwidth_hz(interval_s, window_s)

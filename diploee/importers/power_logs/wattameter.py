@@ -51,7 +51,7 @@ _HOST = re.compile(r"node_([^_]+?)(?:\.log)?$")
 
 @dataclass(frozen=True, order=True)
 class _Name:
-    """What a file's name tells: the Slurm job, the node, and the path."""
+    """Facts in a file's name: the Slurm job, the node, and the path."""
 
     slurm_id: str
     node: str
@@ -95,7 +95,7 @@ def import_wattameter(
     profile_id : str, optional
         Id of the profile, ``<workload>-<nodes>n`` by default.
     n_nodes : int, optional
-        Expected node count; the logs must be of so many nodes.
+        Expected node count; the logs must have as many nodes.
     slurm_id : str, optional
         Take only the logs of this Slurm job.
     step_ms : int

@@ -2,8 +2,8 @@
 
 The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from the trace's
 own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO text, in the zone that
-the user names, else UTC, where it names none. The delimiter (comma, semicolon, tab or bar) is told
-by the header.
+the user names, else UTC, where it names none. The delimiter (comma, semicolon, tab or bar) is
+inferred from the header.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Meaning = Literal[
     "service",
 ]
 MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
-"""What a column can mean."""
+"""Meanings of a column."""
 
 
 def recognises(text: Text) -> bool:

@@ -1,4 +1,4 @@
-"""`read_request_trace`: any known request trace, its format told by its content."""
+"""`read_request_trace`: any known request trace, its format recognised by its content."""
 
 from __future__ import annotations
 

@@ -77,6 +77,6 @@ class ServiceNames:
             self._number.setdefault(ALL_SERVICES, 0)
         elif len(self._number) != 1:
             raise InputError(
-                f"{self._path}: the trace does not tell services, so that {one_of(self._number)} "
-                "can't be told apart; give one name for all its requests"
+                f"{self._path}: the trace does not name services, so that {one_of(self._number)} "
+                "can't be distinguished; give one name for all its requests"
             )

@@ -1,4 +1,4 @@
-"""What every importer of request traces is: a name, and how to recognise and read its files."""
+"""Base of importers of request traces: a name, and how to recognise and read its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diploee.textio.text import Text, first_block
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """What the user said about a trace; see `diploee.importers.read_request_trace`."""
+    """The user's options for reading a trace; see `diploee.importers.read_request_trace`."""
 
     step_ms: int
     services: Sequence[str] | None = None
@@ -41,7 +41,7 @@ Rows = Callable[[Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows
 def row_format(
     name: str, title: str, recognises: Callable[[Text], bool], rows: Rows
 ) -> TraceFormat:
-    """Return a format whose files hold a request a row; parameters as of `TraceFormat`."""
+    """Return a format whose files hold a request a row; parameters as in `TraceFormat`."""
 
     def read(path: Path, options: TraceOptions) -> RequestTrace:
         within = None

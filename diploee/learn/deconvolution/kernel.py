@@ -1,4 +1,4 @@
-"""What a job of a mix does to the load, on average, in the hours after its submission.
+"""Mean effect of a job of a mix on the load in the hours after its submission.
 
 A job that starts at once occupies its nodes for its duration; submitted at any moment of an hour,
 it adds to the means of this hour and of those that follow. With I1(t) the node time (or the energy

@@ -13,7 +13,7 @@ from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR
 
 RIDGE = 1e-10
-"""Keeps the equations solvable where the load of two hours can't be told apart."""
+"""Keeps the equations solvable where the load of two hours can't be distinguished."""
 
 MOST_BLOCKS = 52
 MAX_ROUNDS = 50

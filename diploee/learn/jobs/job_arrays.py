@@ -24,7 +24,7 @@ OVER_CHANCE = 4
 
 EXACT_SIZES = 8
 SIZE_STEP = 1.25
-"""Sizes up to the first are told one by one, larger ones by steps of this ratio."""
+"""Sizes up to the first are counted one by one, larger ones by steps of this ratio."""
 
 
 def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:

@@ -152,7 +152,7 @@ class JobLogFit:
 
 @documented
 class JobFitOptions(FitChoices):
-    """What of a log is fitted, and how."""
+    """Options of a fit of a job log."""
 
     durations: Literal["quantiles", "lognormal", "profile"] = Field(
         default="quantiles",

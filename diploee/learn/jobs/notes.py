@@ -1,4 +1,4 @@
-"""What to know about a fit before using it, in words."""
+"""Remarks on a fit to read before using it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _fluctuation(fit: FluctuationFit) -> dict[str, float]:
     if not std:
         return {}
     keys = {"relative_std": std, "reference_rate_rps": float(f"{fit.rate_rps:.6g}")}
-    # What no minute tells of the next is as short as a scenario allows.
+    # Fluctuation without correlation between minutes is as short as a scenario allows.
     time = fit.correlation_time_s
     keys["correlation_time_s"] = 5.0 if time is None else float(f"{time.value:.3g}")
     if fit.common_share is not None:
@@ -119,7 +119,7 @@ def fit_remarks(fit: RequestFit) -> list[str]:
 
 def _fluctuation_remarks(fit: FluctuationFit) -> list[str]:
     std, time, share = fit.relative_std, fit.correlation_time_s, fit.common_share
-    of_time = "no minute tells of the next"
+    of_time = "minutes do not correlate"
     if time is not None:
         of_time = f"correlation time {time.value:.3g} s ({time.low:.3g} to {time.high:.3g})"
     of_share = "one service tells no common share (ASSUMPTION: one half)"

@@ -52,10 +52,10 @@ MARKS = 1 << 32
 """Marks of a layer are whole numbers below this; in proportion to the daily job count."""
 
 BINS = 1 << 20
-"""The bisection on the list resolves a layer's marks into so many bins."""
+"""Number of bins into which the bisection on the list resolves a layer's marks."""
 
 MOST_KEPT = 1_000_000
-"""Up to so many candidates of a stream are kept rather than drawn again, some 60 bytes each."""
+"""Most candidates of a stream that are kept, not drawn again, some 60 bytes each."""
 
 Batches = Mapping[tuple[str, str], PowerProfile]
 """One batch of each class of offline inference, by the names of stream and class."""
@@ -188,8 +188,8 @@ class DrawnJobs(JobSource):
     def _add_layers(self, add_layer: Callable[[int], float], target: float, patience: int) -> None:
         """Draw layers until all candidates together reach the target.
 
-        Raises `WorkloadError` where so many layers in turn added next to nothing to the best. One
-        alone tells little: while the queue never empties, more jobs pack better or worse by chance.
+        Raises `WorkloadError` where `patience` layers in turn added next to nothing to the best.
+        One alone says little: in a queue that never empties, jobs pack better or worse by chance.
         """
         reached, n_layers, best, best_at = 0.0, 0, 0.0, 0
         while reached < target:

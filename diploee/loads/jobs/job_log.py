@@ -24,7 +24,7 @@ NO_GPU = "on CPUs alone, of a pool that allocates GPUs"
 """Why a job of a log is left out: it takes nothing of such a pool."""
 
 TOLD_RATIO = 1.05
-"""Node time of a log's GPU jobs over their GPU time in nodes, from which on it is told."""
+"""Node time of a log's GPU jobs over their GPU time in nodes, from which on it is reported."""
 
 GPU_ROUNDING = 1e-6
 """Sums of fractions of GPUs may exceed a whole number by a rounding."""
@@ -55,10 +55,10 @@ class JobRecords(Table):
     name_id: Int32Array = column("int32", 0)
 
     def slots(self, per_node: int, factor: float = 1.0) -> Float64Array:
-        """Return what each job takes of nodes with so many slots (`Facility.slots_per_node`).
+        """Return the slots that each job takes on nodes of `per_node` (`Facility.slots_per_node`).
 
         Where GPUs are given, a job on one node that asks for fewer than it has takes those alone:
-        a part of one GPU, or several rounded up. One whose GPUs are not told takes its nodes, one
+        a part of one GPU, or several rounded up. One whose GPUs are unknown takes its nodes, one
         on CPUs alone nothing.
         """
         slots: Float64Array = np.maximum(np.rint(self.n_nodes * factor), 1) * per_node

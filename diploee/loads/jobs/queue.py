@@ -31,7 +31,7 @@ QUEUE_METRICS = (
 
 
 class QueueMetrics:
-    """What becomes of the jobs of the whole facility or of one pool, window by window.
+    """Outcome of the jobs of the whole facility or of one pool, window by window.
 
     Where no stream submits jobs (`has_streams`), there is nothing to report.
     """

@@ -26,7 +26,7 @@ from diploee.tables import Float64Array, Int64Array, Table, column
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 HOLD, RISE, FALL, STAY = range(4)
-"""What a span is: at the power of its beginning, from there up or down, or as its phase is."""
+"""Kind of a span: at the power of its beginning, from there up or down, or as its phase is."""
 
 SLOWEST_PER_S = 1e-3
 """Slower ramps than this are refused; they would last for a quarter of an hour."""

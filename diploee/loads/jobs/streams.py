@@ -82,7 +82,7 @@ class JobStreams:
             source.settle(simulated.get(source.name))
 
     def windows(self, n_draws: int) -> Iterator[JobTable]:
-        """Yield the jobs of each window of so many draws.
+        """Yield the jobs of each window of a number of draws.
 
         In the order of submission, simultaneous ones in the order of their streams, numbered
         throughout.

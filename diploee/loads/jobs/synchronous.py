@@ -53,7 +53,7 @@ from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
 MEASURED_HZ = 0.25
-"""Up to here the profiles of measured jobs are trusted; iterations above are told."""
+"""Up to here the profiles of measured jobs are trusted; iterations above are reported."""
 
 MOST_JOBS = 100_000
 LEAST_ETTR = 0.01

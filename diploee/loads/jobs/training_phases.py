@@ -1,4 +1,4 @@
-"""What a synchronous job goes through in its own time: training, checkpoints, failures, restarts.
+"""Phases of a synchronous job in its own time: training, checkpoints, failures, restarts.
 
 A failure stops the job as a whole. It hangs until that is detected, is scheduled again on its nodes
 and a spare one, loads the last checkpoint and does the work since then again. A checkpoint is
@@ -33,7 +33,7 @@ NEVER_MS = np.iinfo(np.int64).max // 4
 
 
 class Phase(IntEnum):
-    """What a job does."""
+    """Phase of a job."""
 
     TRAIN = 0
     REDO = 1

@@ -38,7 +38,7 @@ from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, conc
 from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 
 EXACT_INSTANCES = 256
-"""Up to so many instances every number of them has its own sums of samples."""
+"""Up to this number of instances, every number of them has its own sums of samples."""
 
 JUMP_EVERY_S = 120.0
 """Mean time between two jumps of a bank's place in its sample [s]."""
@@ -261,7 +261,7 @@ order of their levels, and the number of each place in that order."""
 
 @dataclass(frozen=True, eq=False)
 class _BankMaker:
-    """What the banks of one service have in common."""
+    """State that the banks of one service share."""
 
     plan: ServicePlan
     service: PlannedService

@@ -35,7 +35,7 @@ SERVICE_COLUMNS = (
         "missing where there are none",
     ),
 )  # fmt: skip
-"""What each service adds to the series.
+"""Columns that each service adds to the series.
 
 The latency only with a latency curve, the backlog only where requests wait.
 """

@@ -127,7 +127,7 @@ class ServicePlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know, each with its place."""
+        """Warnings for the user, each with its key."""
         place = f"request_streams.{self.stream}"
         return (
             *(f"{place}{note}" for note in self.notes),

@@ -16,7 +16,7 @@ ROUNDING = 1e-12
 """Relative rounding error that does not call for another instance."""
 
 MOST_GROUPS = 256
-"""A service of more instances starts and stops them in so many groups."""
+"""A service of more instances starts and stops them in this number of groups."""
 
 NEVER_MS = np.iinfo(np.int64).max
 

@@ -1,4 +1,4 @@
-"""What a load must keep, and whether it does: kinds of limits, presets by name, a verdict of three.
+"""Limits on a load, and whether it meets them: kinds of limits, presets by name, three verdicts.
 
 A kind, registered with `LIMITS`, is a model of its keys in YAML that makes checks of itself for
 what a run shows; a `Check` turns the stream into comparable values.

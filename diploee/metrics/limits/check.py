@@ -1,4 +1,4 @@
-"""What all kinds of limits share: sizes in YAML, what a run shows, and a check on a stream."""
+"""Shared by all kinds of limits: sizes in YAML, what a run shows, and a check on a stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MARKS: dict[Mark, str] = {
 
 
 class NotAssessable(Exception):  # noqa: N818  # no error: an answer
-    """What a run does not show; the text says why."""
+    """A quantity that a run does not show; the text says why."""
 
 
 class Band(Model):
@@ -250,7 +250,7 @@ class LimitSpec(Model):
     @property
     @abstractmethod
     def what(self) -> str:
-        """What is limited, in words."""
+        """The limited quantity, in words."""
 
     @property
     def is_of_frequencies(self) -> bool:

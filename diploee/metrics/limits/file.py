@@ -40,7 +40,7 @@ LIMITS = _LimitKinds(
 
 
 class Limits(Model):
-    """What a load must keep; every key may be left out."""
+    """Limits on a load; every key may be left out."""
 
     name: str = Field(default="", description="Where the limits come from.")
     source: str = Field(default="", description="Document, and where it was seen.")

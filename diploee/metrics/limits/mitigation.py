@@ -68,7 +68,7 @@ TENTH_LESS = 0.9
 """A size that keeps the limits is searched below, until with so much of it they are not kept."""
 
 STRICTEST = 4**10
-"""Ramps so many times slower than asked for, and lags of so many intervals, are tried."""
+"""Ramps slower than the limit by these factors, and lags of these intervals, are tried."""
 
 DIGITS = 4
 """Significant digits of the stage's entry."""

@@ -20,7 +20,7 @@ from diploee.plain_data import checked
 
 
 class CompiledModel(Protocol):
-    """What was compiled for one spec."""
+    """Artifacts compiled for one spec."""
 
     @property
     def spec(self) -> InferenceModelSpec:

@@ -36,7 +36,7 @@ MAX_SAMPLES = 20_000
 """Samples that a fit takes; more are drawn from, at random."""
 MIN_SAMPLES = 20
 EXACT_REPLICAS = 30
-"""Up to so many replicas an average is drawn latency by latency, above from the normal limit."""
+"""Averages of up to this number of replicas are drawn one by one, others from the normal limit."""
 _BISECTIONS = 60
 
 LEAST, LARGEST = 1e-12, 1e6

@@ -103,6 +103,6 @@ def _batches(
 
 
 def _sorted(values: Iterable[object]) -> list[object]:
-    """Return the distinct values that are told; foreign files may mix types."""
+    """Return the distinct values that are given; foreign files may mix types."""
     told = {value for value in values if value is not None}
     return sorted(told, key=lambda value: (type(value).__name__, value))

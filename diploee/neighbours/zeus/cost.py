@@ -1,4 +1,4 @@
-"""What a pair of batch size and power limit costs, and the best savings over the default pair.
+"""Cost of a pair of batch size and power limit, and the best savings over the default pair.
 
 Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per epoch; energy to
 accuracy ETA = TTA x average power; cost C(b, p; eta) = eta ETA + (1 - eta) MaxPower TTA (Eq. 2).

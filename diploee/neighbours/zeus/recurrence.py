@@ -13,7 +13,7 @@ from diploee.neighbours.zeus.workload import TrainingWorkload
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What one epoch takes: time [s], energy [J] and cost [J]."""
+    """Cost of one epoch: time [s], energy [J] and cost [J]."""
 
     time_s: float
     energy_j: float

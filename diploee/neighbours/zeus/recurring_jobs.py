@@ -45,7 +45,7 @@ KNOWN_AS_MEAN_S = 3600.0
 
 @dataclass(frozen=True)
 class ZeusInputs:
-    """What a `zeus` block reads: the training traces, and the submissions of recurring jobs."""
+    """Inputs of a `zeus` block: the training traces, and the submissions of recurring jobs."""
 
     traces: TrainingTraces
     groups: GroupTrace | None = None

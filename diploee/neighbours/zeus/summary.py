@@ -1,4 +1,4 @@
-"""What a simulation shows, in one line per workload: how close to the oracle, what it saved."""
+"""Summary of a simulation, one line per workload: how close to the oracle, what it saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
 from diploee.neighbours.zeus.workload import TrainingWorkload
 
 SETTLED_FROM = 30
-"""Recurrences of a recurring job after which its costs are held against the oracle's."""
+"""Recurrences of a recurring job after which its costs are compared with the oracle's."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a format is, what the user may choose, and what a format's writer is given."""
+"""A format, its options, and the inputs of its writer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FLAGS = {"first": "--from", "until": "--to", "kv": "--kv"}
 
 @documented
 class Options(Choices):
-    """What the user chose; a format refuses those that it has no use for."""
+    """Options of an export; a format refuses those that it has no use for."""
 
     column: str = Field(
         default="",

@@ -103,7 +103,7 @@ def export_run(
     force : bool
         Replace an export that stands there.
     progress : Progress, optional
-        Told of the progress.
+        Called with the progress.
 
     Returns
     -------

@@ -102,7 +102,7 @@ class Series:
     spans: tuple[Rows, ...]  # rows of the source to export; each a whole number of steps
     # Where reactive power comes from: a user's table, or a column of the source [var]
     reactive: ReactiveTable | str | None = None
-    # Told the fraction streamed after each block
+    # Called with the fraction streamed after each block
     progress: Callable[[float], None] = field(default=lambda _fraction: None)
     totals: Totals = field(default_factory=Totals)
     """Of the last complete pass over `blocks`."""

@@ -130,7 +130,7 @@ class _Plan:
         return step
 
     def earliest_ms(self, length_ms: int, n_nodes: int) -> int:
-        """Return the earliest time from which on so many nodes are free for so long."""
+        """Return the earliest time from which on a number of nodes are free for a duration."""
         start_ms = NEVER_MS
         for time_ms, free_nodes in zip(self._times_ms, self._free_nodes, strict=True):
             if time_ms - start_ms >= length_ms:

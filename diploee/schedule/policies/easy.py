@@ -81,7 +81,7 @@ def backfilled(
 def _shadow(
     ends: list[tuple[int, int]], now_ms: int, free_nodes: int, wanted: int
 ) -> tuple[int, int]:
-    """Return when so many nodes are expected to be free [ms], and how many more are free then."""
+    """Return when `wanted` nodes are expected to be free [ms], and how many more are free then."""
     expected = sorted((max(end_ms, now_ms + 1), n_nodes) for end_ms, n_nodes in ends)
     for shadow_ms, ended in groupby(expected, key=lambda end: end[0]):
         free_nodes += sum(n_nodes for _, n_nodes in ended)

@@ -248,7 +248,7 @@ class _Waiting:
 
 
 class _Pieces:
-    """What is allowed, the cap less the services, which is constant on pieces of time."""
+    """Allowed power, the cap less the services, which is constant on pieces of time."""
 
     def __init__(self, edges_ms: list[int], allowed_w: list[float]) -> None:
         self.edges_ms, self.allowed_w = edges_ms, allowed_w
@@ -266,7 +266,7 @@ class _Pieces:
 
 
 class _Left(Headroom):
-    """What is left of nodes and of power under the cap, from now on."""
+    """Free nodes, and power left under the cap, from now on."""
 
     def __init__(self, view: ActingPool, policy: PowerCapped, longest_ms: int) -> None:
         self._view, self._policy = view, policy

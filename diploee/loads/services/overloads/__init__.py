@@ -1,1 +1,1 @@
-"""What happens to requests above capacity, a file for each way."""
+"""Rules for requests above capacity, one file each."""

@@ -24,7 +24,7 @@ class Queue(OverloadSpec):
 
     @property
     def needs_throughput(self) -> bool:
-        """What waits depends on what an instance completes."""
+        """The queue depends on what an instance completes."""
         return True
 
     def completion_rate_rps(

@@ -54,7 +54,7 @@ class BandLimit(_Windows):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return BAND.format(self.band)
 
     def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
@@ -80,7 +80,7 @@ class LineLimit(_Windows):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return f"amplitude of a line in {self.band}"
 
     def checks(self, shown: Shown) -> Iterator[Check]:

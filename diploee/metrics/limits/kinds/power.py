@@ -100,7 +100,7 @@ class PeakLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return f"power, {_length(self.interval)} clock means" if self.interval else "power"
 
     def checks(self, shown: Shown) -> Iterator[Check]:
@@ -126,7 +126,7 @@ class DailyEnergyLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return "energy of a local day"
 
     def checks(self, shown: Shown) -> Iterator[Check]:
@@ -150,7 +150,7 @@ class LoadFactorLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         peak = f"maximum demand over {_length(self.interval)}"
         return f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
 
@@ -188,7 +188,7 @@ class MinimumTakeLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return f"maximum demand of a month over {_length(self.interval)}"
 
     def checks(self, shown: Shown) -> Iterator[Check]:

@@ -47,7 +47,7 @@ class PowerFactorLimit(_Reactive):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return "power factor"
 
     def checks(self, shown: Shown) -> Iterator[Check]:
@@ -90,7 +90,7 @@ class ReactivePowerLimit(_Reactive):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """The limited quantity."""
         return "reactive power"
 
     def checks(self, shown: Shown) -> Iterator[Check]:

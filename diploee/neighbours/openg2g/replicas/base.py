@@ -1,4 +1,4 @@
-"""What a batch size controller knows and answers."""
+"""Batch size controllers: their inputs and answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class ControlSetting:
-    """What a controller is made for: its models by name, and the time between decisions [s]."""
+    """Setting of a controller: its models by name, and the time between decisions [s]."""
 
     models: Mapping[str, ModelSetting]
     interval_s: float
@@ -57,7 +57,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class ControlView:
-    """What was seen over the last control interval.
+    """Observations over the last control interval.
 
     Parameters
     ----------

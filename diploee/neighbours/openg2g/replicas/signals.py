@@ -1,4 +1,4 @@
-"""What the power of replicas is held to: a cap, or the voltage at their bus."""
+"""Constraints on the power of replicas: a cap, or the voltage at their bus."""
 
 from __future__ import annotations
 

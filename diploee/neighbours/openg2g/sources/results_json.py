@@ -39,7 +39,7 @@ _Readings = Annotated[list[_Pair], Field(min_length=2)]
 
 
 class Told(Record):
-    """What a file may tell of itself."""
+    """Facts that a file may hold about itself."""
 
     model_id: str | None = None
     gpu_model: str | None = None
@@ -69,7 +69,7 @@ class Request(Record):
 
 
 class Results(Record):
-    """What is read of a result file."""
+    """Fields that are read of a result file."""
 
     timeline: Timeline
     results: list[Request]
