@@ -1,4 +1,4 @@
-"""What the site has beside the pages of this folder: generated reference, notebooks, formulas."""
+"""The site's generated parts, beside the pages of this folder: reference, notebooks, formulas."""
 
 from __future__ import annotations
 
