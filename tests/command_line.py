@@ -42,7 +42,7 @@ class Ended:
 
     @property
     def problems(self) -> list[str]:
-        """What it complained about, a line each; nothing else may stand among them."""
+        """Its complaints, a line each; nothing else may be among them."""
         lines = self.err.splitlines()
         assert "Traceback" not in self.err, self.err
         assert all(line.startswith("diploee: ") for line in lines), self.err

@@ -43,7 +43,7 @@ def test_the_inference_year_stays_under_one_gigabyte(tmp_path: Path) -> None:
 
 
 def year(times: int) -> Scenario:
-    """Return the inference year with so many times the nodes and the requests."""
+    """Return the inference year with n times the nodes and the requests."""
     return diploee.load_scenario(
         "inference_1mw",
         values={

@@ -32,8 +32,8 @@ files of a run                              0.05              0.05
 A worker had a thread that summed power while the next window was drawn: one took 1.5 cores, two
 waited for each other at the interpreter's lock. On one core each, two do a year in 1.25 s, not 1.5,
 1.9 times one; over eight years of all levels, with starts and unequal ends, 11.5 s of one 18.4 s
-(1.6), and 19 s of the cores, not 23. Beside a load of 3 and more nothing can be told from the wall
-clock. The floor tells runs that wait for each other from runs at once.
+(1.6), and 19 s of the cores, not 23. Beside a load of 3 and more the wall clock says
+nothing. The floor tells runs that wait for each other from runs at once.
 """
 
 N_RUNS = 4 * 8

@@ -15,7 +15,7 @@ ORIGIN_S = 1_678_060_800
 
 @dataclass(frozen=True)
 class Job:
-    """What really happened: times [s since `ORIGIN_S`], None where the log shall not tell."""
+    """The truth: times [s since `ORIGIN_S`], None where the log shall not tell."""
 
     name: str
     submit_s: int

@@ -336,7 +336,7 @@ def test_bad_facts_about_a_table_end_with_2(
 
 
 @pytest.mark.slow
-def test_told_facts_about_a_table_are_shown(tmp_path: Path) -> None:
+def test_given_facts_about_a_table_are_shown(tmp_path: Path) -> None:
     table = tmp_path / "job.csv"
     table.write_text("t_s,power_w\n0,1\n0.1,2\n", "utf-8")
     library = tmp_path / "library"

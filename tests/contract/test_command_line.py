@@ -1,4 +1,4 @@
-"""What the command line prints, and where; help, schema, validation and profiles."""
+"""Output of the command line, and where it goes; help, schema, validation and profiles."""
 
 from __future__ import annotations
 

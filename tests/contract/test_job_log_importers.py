@@ -1,4 +1,4 @@
-"""What every importer of job logs must do, whatever its format; a format joins with a writer."""
+"""Duties of every importer of job logs, whatever its format; a format joins with a writer."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_same_jobs_come_back_from_a_parquet_file(tmp_path: Path, writer: Log
 
 
 @every_format
-def test_the_format_is_told_by_the_content(tmp_path: Path, writer: LogWriter) -> None:
+def test_the_format_is_recognised_by_the_content(tmp_path: Path, writer: LogWriter) -> None:
     path = writer.write(tmp_path / "log.txt", told_by(writer))
     options = dict(writer.options)
     log = read_job_log(path, **options)
@@ -709,7 +709,7 @@ def test_any_bytes_load_or_fail_with_the_files_name(tmp_path: Path, content: byt
 @pytest.mark.parametrize(
     "writer", [w for w in WRITERS if "columns" not in w.options], ids=lambda writer: writer.name
 )
-def test_a_wrong_format_is_told_the_right_one(tmp_path: Path, writer: LogWriter) -> None:
+def test_a_wrong_format_gives_the_name_of_the_right_one(tmp_path: Path, writer: LogWriter) -> None:
     path = writer.write(tmp_path / "log", told_by(writer))
     wrong = "philly" if writer.name != "philly" else "slurm"
     with pytest.raises(InputError) as caught:

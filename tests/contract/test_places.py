@@ -233,7 +233,7 @@ def do(*arguments: object) -> None:
 
 
 def check_kills(name: str, replaced: bool, site: Path, root: Path, most: int) -> None:
-    """Kill a command at up to so many of its steps, the last ones among them."""
+    """Kill a command at up to n of its steps, the last ones among them."""
     command, before = COMMANDS[name], root.with_name("before")
 
     def prepare() -> None:
@@ -291,7 +291,7 @@ def test_command_killed_near_its_end_leaves_nothing_that_the_next_one_minds(
 def at_once(
     lines: list[list[str]], folder: Path, prepare: Callable[[], object] | None = None
 ) -> list[tuple[int, str]]:
-    """Run commands in as many processes at once; return their exit codes and what they told."""
+    """Run commands in as many processes at once; return their exit codes and errors."""
 
     def write(number: int) -> None:
         outcome = call(*lines[number])
@@ -421,7 +421,7 @@ def test_exports_and_reports_may_lie_in_the_run_that_they_show(site: Path, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("old", [True, False], ids=["replaced", "new"])
 @pytest.mark.parametrize("name", ALL)
-def test_full_disk_is_told_in_one_line_and_keeps_what_stood(
+def test_full_disk_gives_one_line_and_keeps_former_files(
     name: str, old: bool, site: Path, tmp_path: Path
 ) -> None:
     resource = pytest.importorskip("resource", reason="limits on file size need POSIX")

@@ -1,4 +1,4 @@
-"""What every reader of foreign text must do, as all stand on one text layer."""
+"""Duties of every reader of foreign text: all are built on one text layer."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_the_year_has_every_minute(run: Run) -> None:
 
 
 def test_jobs_and_facility_have_the_same_energy(run: Run) -> None:
-    """What the files hold adds up: job energies and idle power against the power series."""
+    """The files add up: job energies and idle power against the power series."""
     facility = run.facility(["it_power_w", "utilization"])
     idle_w = run.scenario.facility.node_type_of("h100").idle_power_w
     n_nodes = run.scenario.facility.n_nodes

@@ -120,7 +120,7 @@ def test_daily_count_lies_within_its_limits(dispersion: float | None) -> None:
     assert all(fit.jobs_per_day_high / fit.jobs_per_day_low < 1.2 for fit in fits)
 
 
-def test_poisson_submissions_are_told_from_over_dispersed_ones() -> None:
+def test_poisson_submissions_are_distinguished_from_over_dispersed_ones() -> None:
     around_one = 0
     for seed in SEEDS:
         poisson, gamma = fitted(seed, None).arrivals, fitted(seed, DISPERSION).arrivals

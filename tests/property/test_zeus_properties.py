@@ -1,4 +1,4 @@
-"""What holds for any recurring job: its energy, its cost, its stops, and the order of its rows."""
+"""Properties of any recurring job: its energy, its cost, its stops, and the order of its rows."""
 
 from __future__ import annotations
 

@@ -362,7 +362,7 @@ def test_a_later_change_of_a_signal_leaves_all_before_it_as_it_was(
     assert (series(first) != series(first, "baseline_power_w"))[same].any()
 
 
-def test_power_is_lower_while_a_price_is_high_and_the_money_is_told(
+def test_power_is_lower_while_a_price_is_high_and_the_money_is_reported(
     tmp_path: Path, run_of: Runs
 ) -> None:
     high = [k % 24 in (12, 13, 14, 15, 16) for k in range(48)]

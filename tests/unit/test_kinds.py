@@ -65,7 +65,7 @@ def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> No
 
 @pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
 @pytest.mark.parametrize("given", [5, None, ["x"], {}, {"kind": 5}, {"kind": "no such"}, "no such"])
-def test_what_names_no_kind_is_told_the_names(kinds: Kinds[Any], given: Any) -> None:
+def test_an_unknown_kind_is_refused_with_the_names(kinds: Kinds[Any], given: Any) -> None:
     with pytest.raises(ValueError, match=r"\(have: '") as caught:
         kinds.read(given)
     assert len(str(caught.value).splitlines()) == 1

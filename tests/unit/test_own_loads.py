@@ -167,7 +167,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES)
-def test_mistake_in_own_load_is_told_in_one_line_that_names_it(
+def test_mistake_in_own_load_gives_one_line_that_names_it(
     tmp_path: Path, mistake: Callable[[Any], object], words: str
 ) -> None:
     wrong = type("Racks", (Racks,), {"change": mistake})

@@ -1,4 +1,4 @@
-"""What a run warns of."""
+"""Warnings of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that was told to stop does so at its next stage or lap."""
+"""A run that was stopped ends at its next stage or lap."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_another_model_than_the_files_is_named(tmp_path):
     )
 
 
-def test_two_parallelisms_are_told_apart(tmp_path):
+def test_two_parallelisms_are_distinguished(tmp_path):
     data = leaderboard_data()
     other = [c | {"parallelization": {"tensor_parallel": 1}} for c in data["configurations"]]
     data["configurations"] += other

@@ -113,7 +113,7 @@ def test_a_wrong_spec_is_one_clear_line(tmp_path, old, new, line, text):
     assert "\n" not in found[0]
 
 
-def test_all_problems_are_told_at_once(tmp_path):
+def test_all_problems_are_reported_at_once(tmp_path):
     path = tmp_path / "specs.yaml"
     path.write_text(SPECS.replace("0.08", "-1").replace("[8]", "[0]"))
     with pytest.raises(ScenarioError) as error:

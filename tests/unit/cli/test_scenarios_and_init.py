@@ -1,4 +1,4 @@
-"""What ships is found, shown and copied by name; a first scenario is made from five answers."""
+"""Shipped files are found, shown and copied by name; a first scenario is made from five answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_show_prints_the_file() -> None:
     assert shown.out == shipped_scenarios()["mixed_11mw"].read_text("utf-8")
 
 
-def test_unknown_name_is_told_with_the_nearest() -> None:
+def test_unknown_name_is_refused_with_the_nearest() -> None:
     ended = call("scenarios", "show", "colocation_10nw")
     assert ended.code == 2
     assert "did you mean 'colocation_10mw'?" in ended.problem

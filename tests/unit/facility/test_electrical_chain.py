@@ -324,7 +324,7 @@ OWN = {"p0": 0.001, "p_k": 0.005, "i0": 0.004, "u_k": 0.08, "rated_mva": 12}
         (POI, set()),
     ],
 )
-def test_what_a_stage_assumes_is_told_by_key(stage: Any, assumed: set[str]) -> None:
+def test_assumptions_of_a_stage_are_listed_by_key(stage: Any, assumed: set[str]) -> None:
     assert {key.rpartition(".")[2] for key in assumed_keys(STAGES.read(stage))} == assumed
 
 

@@ -46,7 +46,7 @@ class Lag:
 
 
 class Misbehaves:
-    """Gives what it is told to."""
+    """Gives the power that the test sets."""
 
     columns = Lag.columns
     boundary = None
@@ -258,7 +258,7 @@ def test_each_stage_is_measured_in_a_block_of_its_own_that_every_reader_shows(
 
 
 class Metered(Lag):
-    """A stage whose meter gives what it is told to."""
+    """A stage whose meter gives what the test sets."""
 
     def __init__(self, key: str, given: dict[str, float] | None = None) -> None:
         self.metrics = (Metric(key, "1", "mean lateness", "{:.2f}", view="main"),)

@@ -238,7 +238,7 @@ def test_a_sample_that_can_not_be_used_is_one_line_with_key_and_file(
             {**ALONE, "power_samples": {1: "a", 2: "b"}, "power_samples_boundary": "wall"},
             f"{CODING}.power_samples_boundary: must be 'devices' or 'node_ac', found 'wall'",
         ),
-        ({"power_samples_boundary": "node_ac"}, "power_samples_boundary tells of power_samples"),
+        ({"power_samples_boundary": "node_ac"}, "power_samples_boundary needs power_samples"),
         (
             {"power_samples": {1: "a", 2: "b"}, "power_samples_boundary": "node_ac"},
             "node_ac needs samples that keep their own mean",

@@ -172,7 +172,7 @@ def busy_node_s(jobs: Any) -> float:
         (f"{CLASS}.scale_from_n_nodes", 2, "'scale_from_n_nodes' can't go with batch_inference"),
     ],
 )
-def test_wrong_keys_of_a_class_are_told_with_their_place(key: str, value: Any, text: str) -> None:
+def test_wrong_keys_of_a_class_are_refused_with_their_path(key: str, value: Any, text: str) -> None:
     data = offline_data()
     here = data["streams"]["training"]["classes"][0]
     *parents, last = key.removeprefix(f"{CLASS}.").split(".")

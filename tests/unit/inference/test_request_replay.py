@@ -84,7 +84,7 @@ def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> 
 
 
 @pytest.mark.parametrize("named", [{"format": "gateway"}, {}])
-def test_a_trace_format_from_outside_is_told_by_its_content_or_named(
+def test_a_trace_format_from_outside_is_recognised_by_its_content_or_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
 ) -> None:
     monkeypatch.setattr(TRACE_FORMATS, "_formats", dict(TRACE_FORMATS))

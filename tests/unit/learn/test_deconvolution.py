@@ -405,7 +405,7 @@ def test_the_shipped_year_at_20_percent_gives_its_weights_back(
     np.testing.assert_allclose(found.month_weight, month, rtol=0.03)
 
 
-def test_a_full_facility_is_told() -> None:
+def test_a_full_facility_is_reported() -> None:
     scenario = tiny_scenario({"facility.pools.main.n_nodes": 250})
     load = np.minimum(load_of(np.tile(120 * BY_HOUR, 8), scenario), 1.0)
     assert (load == 1).mean() > 0.05
@@ -494,7 +494,7 @@ def power_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_unit_of_power_means_power_and_filled_gaps_are_told(
+def test_a_unit_of_power_means_power_and_filled_gaps_are_reported(
     power_file: Path, tmp_path: Path, library_folder: Path
 ) -> None:
     base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": 50_000})

@@ -246,7 +246,7 @@ def test_naive_stamps_are_local_time_of_the_zone_and_those_with_an_offset_move_t
     assert ": time stamps without a zone, taken as UTC" in said
 
 
-def test_origin_of_a_trace_without_dates_is_told_or_an_assumption(relative: Path) -> None:
+def test_origin_of_a_trace_without_dates_is_given_or_an_assumption(relative: Path) -> None:
     assert "# ASSUMPTION: the trace has no dates, its origin is Monday 00:00" in done(relative)
     text = done(relative, "--zero-hour-of-week", "30.5")
     assert "its origin was given as Tuesday 06:30 local time" in text
@@ -315,7 +315,7 @@ JOBS = "submit_time,nodes,duration\n2024-01-01T00:00:00Z,1,60\n"
 
 
 @pytest.mark.parametrize(("text", "name"), [(SWF, "swf"), (JOBS, "csv")])
-def test_a_job_log_is_told_the_command_for_it(tmp_path: Path, text: str, name: str) -> None:
+def test_a_job_log_is_refused_with_the_command_for_it(tmp_path: Path, text: str, name: str) -> None:
     log = tmp_path / "jobs.log"
     log.write_text(text, "utf-8")
     assert refused(log) == (

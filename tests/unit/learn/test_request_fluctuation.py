@@ -1,4 +1,4 @@
-"""What the fit of a trace says of its fluctuation, against processes whose law is known."""
+"""Fluctuation of a trace by its fit, against processes whose law is known."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(tmp_path: P
 
 
 @pytest.mark.slow
-def test_what_the_queue_did_is_told_beside_the_jobs(tmp_path: Path) -> None:
+def test_effect_of_the_queue_is_reported_beside_the_jobs(tmp_path: Path) -> None:
     run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
     cause = causes(run)["ramps", 60.0, "up"]
     assert cause["queued_jobs"] == [0, 10]
@@ -334,7 +334,7 @@ def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(tmp_path: Pa
         assert cause_words(cause).startswith("noise of serving samples ")
 
 
-def test_the_calendar_is_told_where_it_moves_the_requests(tmp_path: Path) -> None:
+def test_the_calendar_is_a_cause_where_it_moves_the_requests(tmp_path: Path) -> None:
     hours = [1.0] * 12 + [2.0] * 12
     changes = {"duration": "1 d", "resolution": "60 s", f"{CHAT}.calendar.hour_of_day": hours}
     run = simulate(serving_scenario(changes), tmp_path / "run")
@@ -363,7 +363,7 @@ def mixed(resolution: str = "10 s", changes: dict[str, Any] | None = None) -> Sc
     )
 
 
-def test_the_calendar_of_jobs_is_told_by_what_those_that_started_gave(tmp_path: Path) -> None:
+def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(tmp_path: Path) -> None:
     calendar = {"hour_of_day": [0.1] * 12 + [1.0] * 12}
     changes = {"streams.training.calendar": calendar, "duration": "1 d", "warm_up": "1 d"}
     run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
@@ -401,7 +401,7 @@ def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_pat
     assert all(entry["change"] >= -1 and entry["change"] * entry["mw"] >= 0 for entry in told)
 
 
-def test_a_calendar_that_moves_from_nothing_or_to_it_is_told_so() -> None:
+def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
     (rise,) = _of_calendar("training", "main", (0.0, 2.0), 1e6)
     (fall,) = _of_calendar("training", "main", (2.0, 0.0), 1e6)
     (double,) = _of_calendar("training", "main", (1.0, 2.0), 3e6)

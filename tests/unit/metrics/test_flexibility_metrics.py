@@ -1,4 +1,4 @@
-"""What events did to the power, on series whose answers are known by hand."""
+"""Effects of events on the power, on series whose answers are known by hand."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def a_day(level_w: float = 100e6) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum(twin_w, np.array(allowed)), twin_w
 
 
-def test_a_load_that_follows_its_event_is_told_exactly() -> None:
+def test_a_load_that_follows_its_event_is_measured_exactly() -> None:
     found = measured(*a_day())
     (event,) = found["events"]
     assert event["name"] == "noon"
@@ -175,7 +175,7 @@ def test_a_meter_keeps_the_means_of_local_hours() -> None:
     np.testing.assert_array_equal(days_w[1, :3], [2, 3, 4])
 
 
-def test_a_baseline_is_held_against_the_twin() -> None:
+def test_a_baseline_is_compared_with_the_twin() -> None:
     n = 15 * DAY // MIN
     twin_w = np.full(n, 100e6)
     event = the_event(

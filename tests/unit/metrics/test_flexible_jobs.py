@@ -1,4 +1,4 @@
-"""What control cost the jobs, on schedules whose answers are known by hand."""
+"""Cost of control to the jobs, on schedules whose answers are known by hand."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_jobs_of_a_class_may_be_due_at_a_date() -> None:
     assert found.block()["deadline_misses"] == 1
 
 
-def test_work_done_twice_and_time_to_stop_and_restart_are_told_in_node_hours() -> None:
+def test_work_done_twice_and_time_to_stop_and_restart_are_in_node_hours() -> None:
     jobs = jobs_of([0], [8])
     own = acted(
         jobs,

@@ -76,7 +76,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
 
 
 @pytest.mark.slow
-def test_supply_of_the_linear_programme_is_held_against_the_limits(run: Run) -> None:
+def test_supply_of_the_linear_programme_is_checked_against_the_limits(run: Run) -> None:
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
     assert found.least_report is not None and not found.least_report.violated
     told = next(line for line in found.lines() if line.startswith("to hold these ramps"))

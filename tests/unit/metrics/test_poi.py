@@ -1,4 +1,4 @@
-"""What passes the point of interconnection: energies by part, ratios, power factor, demand."""
+"""Power at the point of interconnection: energies by part, ratios, power factor, demand."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_without_rules_nothing_is_billed_by_default() -> None:
     assert "billed" not in months[0]
 
 
-def test_demand_that_the_resolution_does_not_hold_is_told() -> None:
+def test_demand_that_the_resolution_does_not_hold_is_reported() -> None:
     found = measured(chain(np.full(48, 2.0), 0.0, HOUR))["billing"]
     assert [d["interval_min"] for d in found["months"][0]["demand"]] == [60]
     assert [a["interval_min"] for a in found["absent"]] == [15, 30]

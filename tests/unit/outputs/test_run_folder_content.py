@@ -1,4 +1,4 @@
-"""What a run folder holds, and reading it back."""
+"""Contents of a run folder, and reading it back."""
 
 from __future__ import annotations
 

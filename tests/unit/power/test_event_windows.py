@@ -42,7 +42,7 @@ class Cumulated:
 
 
 def searched(load, window_ms: int | None = None, stages: Stages | None = None) -> EventWindowSearch:
-    """Search a run that comes in windows of so many ms."""
+    """Search a run that comes in windows of a length [ms]."""
     segments, scenario, library = load
     horizon_ms = scenario.horizon_ms
     used = tuple(np.unique(segments.profile_id).tolist())

@@ -130,7 +130,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_intervals_are_told_in_one_line(name: str, run_folder: Path, tmp_path: Path) -> None:
+def test_bad_intervals_give_one_line(name: str, run_folder: Path, tmp_path: Path) -> None:
     rows, words = BAD[name]
     with pytest.raises(InputError, match=re.escape(words)):
         coincident_demand(open_run(run_folder), read_peak_intervals(peaks(tmp_path, *rows)))

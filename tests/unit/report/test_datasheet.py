@@ -240,7 +240,7 @@ def test_without_openpyxl_one_line_says_so(
     assert not list(tmp_path.glob("sheet*"))
 
 
-def test_limits_and_peaks_that_do_not_fit_are_told(run_folder: Path, tmp_path: Path) -> None:
+def test_limits_and_peaks_that_do_not_fit_are_reported(run_folder: Path, tmp_path: Path) -> None:
     out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
     assert "did you mean 'ieso_3_0'?" in call(*out, "--limits", "iseo_3_0").problem
     peaks = tmp_path / "peaks.csv"

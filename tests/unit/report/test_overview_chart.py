@@ -148,7 +148,7 @@ def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> Non
     assert short_boundary(stages) == "node AC power, behind PDUs"
     meter = f"{stages}, at the point of interconnection"
     assert short_boundary(meter) == "at the point of interconnection"
-    assert short_boundary("not told") == "not told"
+    assert short_boundary("unknown") == "unknown"
 
 
 def test_the_overview_comes_first_for_one_run_alone(run_folder: Path, busier_folder: Path) -> None:

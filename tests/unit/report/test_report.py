@@ -481,7 +481,7 @@ def test_damaged_sweep_is_one_clear_line(sweep_folder: Path, run_folder: Path) -
         ('{"axes": ["', "not valid JSON"),
     ],
 )
-def test_damaged_description_of_a_sweep_is_told_with_its_folder(
+def test_damaged_description_of_a_sweep_is_refused_with_its_folder(
     sweep_folder: Path, text: str, problem: str
 ) -> None:
     (sweep_folder / "sweep.json").write_text(text, "utf-8")

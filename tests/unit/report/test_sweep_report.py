@@ -81,7 +81,7 @@ def test_many_lines_become_panels_of_one_scale(tmp_path: Path) -> None:
     assert [band.low[0], band.high[0]] == pytest.approx(np.percentile(runs, [5, 95]))
 
 
-def test_chosen_metrics_stand_in_tables_and_figures_and_wrong_ones_are_told(
+def test_chosen_metrics_are_in_tables_and_figures_and_wrong_ones_are_refused(
     tmp_path: Path,
 ) -> None:
     report = written(tmp_path / "s", [8, 64], [0.2], spec={"metrics": [RAMP]})

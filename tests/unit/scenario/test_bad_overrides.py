@@ -40,7 +40,7 @@ def test_bad_override_is_named(scenario_file: Path, override: str, words: str) -
     assert all(problem.startswith("--set ") for problem in caught.value.problems)
 
 
-def test_all_bad_overrides_are_told_at_once(scenario_file: Path) -> None:
+def test_all_bad_overrides_are_reported_at_once(scenario_file: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         load_scenario(scenario_file, ["seed", "name.x=1", "seed=4", "=2"])
     assert len(caught.value.problems) == 3

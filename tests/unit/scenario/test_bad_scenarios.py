@@ -206,7 +206,7 @@ def test_too_many_jobs_are_refused_before_the_run() -> None:
     assert problem.startswith(f"{STREAM}.jobs_per_day: must be at most 2,732,240, found 1e+15")
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     changes = {"seed": -1, NODES: 0, "colour": "red", TARGET: 2, f"{CALENDAR}.month": [1]}
     problems = problems_of(tiny_data(changes))
     assert len(problems) == len(changes)
@@ -273,7 +273,7 @@ def test_file_that_is_no_scenario_gives_one_line(
     assert problem.startswith(f"{path}{words}")
 
 
-def test_all_duplicate_keys_are_told_at_once(tmp_path: Path) -> None:
+def test_all_duplicate_keys_are_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "twice.yaml"
     path.write_text("name: a\nname: b\nfacility:\n  pools: {}\n  pools: {}\n", "utf-8")
     with pytest.raises(ScenarioError) as caught:

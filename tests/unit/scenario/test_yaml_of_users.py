@@ -140,7 +140,7 @@ SPEC = "{model_label: a, model_id: m, gpu_model: H100, task: t, batch_sizes: [8]
         (load_scenario, "\n".join(f"key{k}: 1" for k in range(MANY))),
     ],
 )
-def test_file_of_thousands_of_slips_is_told_of_soon(
+def test_file_of_thousands_of_slips_is_refused_soon(
     tmp_path: Path, read: Callable[[Path], object], text: str
 ) -> None:
     path = tmp_path / "many.yaml"

@@ -144,7 +144,7 @@ def test_one_phase_from_the_start_is_a_run_without_phases(tmp_path: Path) -> Non
     assert one.drop(columns="standing_nodes").equals(plain)
 
 
-def test_step_of_idle_power_is_told_as_nodes_that_came_to_stand(tmp_path: Path) -> None:
+def test_step_of_idle_power_is_reported_as_installed_nodes(tmp_path: Path) -> None:
     few_jobs = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 5}
     grown = [*TWO[:1], {"since": "2018-01-02", "n_nodes": 5_004}]
     pools = {"warm_up": "1 h", "facility.pools.main": {**POOL, "phases": grown}}

@@ -418,7 +418,7 @@ def test_starts_that_jobs_can_not_have_are_refused_of_a_twin(
 
 
 @pytest.mark.parametrize("engine", ["nowhere:Queue", "diploee.schedule:Nope", "diploee", ""])
-def test_twin_that_can_not_be_imported_is_told_in_one_line(engine: str) -> None:
+def test_twin_that_can_not_be_imported_gives_one_line(engine: str) -> None:
     policy = has_twin(engine)(type("Mine", (StrictFifo,), {}))()
     with pytest.raises(PolicyError, match=f"^policy Mine: can't import its twin '{engine}'"):
         schedule_pool(job_table([0], [1], [9]), POOL, 9, "compiled", policy)

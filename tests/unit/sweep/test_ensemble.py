@@ -26,7 +26,7 @@ def test_seeds_for_the_mean_follow_the_formula() -> None:
     assert found.half_width_mean == pytest.approx(1.959964 * values.std(ddof=1) / 2 / 10)
 
 
-def test_as_many_seeds_as_told_reach_the_stated_accuracy() -> None:
+def test_the_reported_number_of_seeds_reaches_the_stated_accuracy() -> None:
     rng = np.random.default_rng(1)
     pilot = spread(rng.normal(100, 20, 4_000), 0.02)
     assert pilot.seeds_for_mean is not None

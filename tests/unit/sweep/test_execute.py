@@ -84,7 +84,7 @@ def test_interrupted_sweep_leaves_a_summary_and_goes_on(
     assert run_sweep(sweep, tmp_path / "out", profiles=profiles).n_computed == 1
 
 
-def test_failing_run_is_told_and_the_others_finish(tmp_path: Path, profiles: list[str]) -> None:
+def test_failing_run_is_reported_and_the_others_finish(tmp_path: Path, profiles: list[str]) -> None:
     # A job runs 17 min or more: of ten minutes' jobs, none can reach a simulated utilization.
     sweep = tiny_sweep(
         tmp_path,

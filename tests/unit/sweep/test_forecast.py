@@ -1,4 +1,4 @@
-"""What runs and sweeps are expected to take, told before they run."""
+"""Time and memory of runs and sweeps, forecast before they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep file may say, and the one line that each mistake gives."""
+"""Contents of a sweep file, and the one line that each mistake gives."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def task(n_nodes: int, keep: Keep = "series") -> RunTask:
 
 
 def kill_first_children(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Kill child processes as soon as they have started, the first so many."""
+    """Kill the first n child processes as soon as they have started."""
     start, started = SpawnProcess.start, []
 
     def start_and_kill(process: SpawnProcess) -> None:

@@ -151,7 +151,7 @@ def test_a_fit_returns_how_weeks_differ_within_its_limits(correlation_weeks: flo
     assert np.median(stds) == pytest.approx(0.2, rel=0.25)
 
 
-def test_weeks_that_do_not_differ_are_told_as_noise() -> None:
+def test_weeks_that_do_not_differ_are_reported_as_noise() -> None:
     told = [
         found.is_told
         for seed in range(10)

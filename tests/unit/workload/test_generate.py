@@ -115,7 +115,7 @@ def test_unreachable_list_target_says_what_is_reached_and_why(library: ProfileLi
 
 
 def most_of(error: WorkloadError) -> float:
-    """What an error says is the most that is reached."""
+    """The most that is reached, by the error."""
     (most,) = re.findall(r"reached: (0\.\d{4}) is the most, of [0-9,]+ jobs a day", str(error))
     return float(most)
 
@@ -140,7 +140,7 @@ def test_target_below_one_job_says_what_one_job_takes(
 def test_simulated_target_out_of_reach_says_how_near_one_comes(
     library: ProfileLibrary, target: float, seed: int
 ) -> None:
-    """What the text offers can be reached; and more jobs would not have come much nearer."""
+    """The target that the text offers is reached; more jobs would not have come much nearer."""
     keys = {**SIMULATED, "streams.training.target_utilization": target, "seed": seed}
     scenario = tiny_scenario(keys)
     with pytest.raises(WorkloadError, match="holds up those behind it") as caught:

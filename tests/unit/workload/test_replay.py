@@ -233,7 +233,7 @@ def test_a_sweep_knows_a_run_again_unless_its_log_changed(tmp_path: Path) -> Non
     assert named() != first
 
 
-def test_a_log_that_asks_for_more_than_the_pool_is_told_the_nodes_and_the_wait(
+def test_a_log_that_needs_more_than_the_pool_gives_the_nodes_and_the_wait(
     tmp_path: Path,
 ) -> None:
     """A job of 12 nodes and an hour every half hour, on 12 nodes: two wait for each that runs."""
@@ -290,7 +290,7 @@ def test_requested_times_and_users_of_the_log_reach_the_jobs(tmp_path: Path) -> 
     assert jobs.user_id.tolist() == [1, 2, 1]
 
 
-def test_jobs_without_a_requested_time_are_told_where_the_scheduler_goes_by_it(
+def test_jobs_without_a_requested_time_are_reported_where_the_scheduler_goes_by_it(
     tmp_path: Path,
 ) -> None:
     write_asked(tmp_path, ["1200", "", "700"])
@@ -314,7 +314,7 @@ def test_a_scheduler_by_logged_estimates_needs_a_log_that_has_some(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("gpus", "times"), [((1, 1, 0.5, 8), 32 / 10.5), ((8, 8, 8, 8), None)])
-def test_jobs_on_less_than_a_node_are_told_the_nodes_that_they_take_too_much(
+def test_jobs_on_less_than_a_node_are_reported_with_the_nodes_in_excess(
     tmp_path: Path, gpus: tuple[float, ...], times: float | None
 ) -> None:
     """Pods of a shared cluster, as openb logs them: one node each, an equal run time."""

@@ -130,7 +130,7 @@ def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(fine_run: Run
     assert "job 0 on 105 nodes" in words
 
 
-def test_a_rise_behind_a_checkpoint_is_told_as_such() -> None:
+def test_a_rise_behind_a_checkpoint_is_reported_as_such() -> None:
     part = {"what": "jobs wrote checkpoints", "of": "big", "pool": "main", "mw": 3.0, "count": 1}
     rise = cause_words({"parts": [part]})
     assert rise == "stream big +3.00 MW (1 job trained on after writing checkpoints)"

@@ -1,4 +1,4 @@
-"""What a synchronous job goes through: hand-made cases of others, and the laws of its time."""
+"""Phases of a synchronous job: hand-made cases of others, and the laws of its time."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class Alternating:
         self.seen.append((batch_size, cost_j, converged))
 
 
-def test_own_optimizer_can_be_plugged_in_and_is_told_the_costs() -> None:
+def test_own_optimizer_can_be_plugged_in_and_gets_the_costs() -> None:
     made: list[Alternating] = []
 
     def make(setting: object) -> Alternating:

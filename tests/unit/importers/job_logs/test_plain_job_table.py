@@ -55,7 +55,7 @@ def test_usual_names_need_no_mapping(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_told_by_the_header(tmp_path: Path, delimiter: str) -> None:
+def test_the_delimiter_is_inferred_from_the_header(tmp_path: Path, delimiter: str) -> None:
     text = "submit,duration,nodes\n2024-01-01,60,2\n".replace(",", delimiter)
     assert read(tmp_path, text).jobs.n_nodes.tolist() == [2]
 
@@ -120,7 +120,7 @@ def test_rows_without_ids_are_never_taken_for_repeated(tmp_path: Path) -> None:
     assert log.job_ids == ("1", "2", "3")
 
 
-def test_without_a_column_of_states_it_is_not_told_how_jobs_ended(tmp_path: Path) -> None:
+def test_without_a_column_of_states_the_ends_of_jobs_are_unknown(tmp_path: Path) -> None:
     log = read(tmp_path, "submit,duration,nodes\n2024-01-01,60,2\n")
     assert [STATES[i] for i in log.jobs.state_id] == ["other"]
 
@@ -255,7 +255,7 @@ def test_what_is_missing_or_not_allowed_is_said(
     assert str(caught.value).startswith(str(tmp_path / "jobs.csv"))
 
 
-def test_a_wrong_byte_is_told_wherever_blocks_of_text_end(
+def test_a_wrong_byte_is_reported_wherever_blocks_of_text_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "submit,duration,nodes,type\n2024-01-01,60,2,äöü€🙂\n2024-01-01,60,2,ä\n"

@@ -140,7 +140,7 @@ def test_a_bar_at_the_end_of_lines_is_no_column(tmp_path: Path) -> None:
     assert len(read(tmp_path, {}, {"JobID": "8"}, end="|")) == 2
 
 
-def test_another_delimiter_is_told_by_the_header(tmp_path: Path) -> None:
+def test_another_delimiter_is_inferred_from_the_header(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text("^".join(BASE) + "\n" + "^".join(BASE.values()) + "\n")
     assert read_job_log(path, "slurm").job_ids == ("7",)
@@ -164,7 +164,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         read_job_log(path)
 
 
-def test_lines_are_told_through_blank_ones(tmp_path: Path) -> None:
+def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     row = "|".join(BASE.values())
     lines = ["|".join(BASE), row, "   ", "", row.replace("|2|", "|two|"), row]
@@ -181,7 +181,7 @@ def test_a_last_line_with_too_many_fields_was_not_cut_short(tmp_path: Path) -> N
         read_job_log(path)
 
 
-def test_lines_are_told_through_steps_that_are_left_out(tmp_path: Path) -> None:
+def test_line_numbers_count_steps_that_are_left_out(tmp_path: Path) -> None:
     rows = [{"JobID": "7"}, {"JobID": "7.batch"}, {"JobID": "7.0"}, {"JobID": "8", "NNodes": "x"}]
     with pytest.raises(LogFormatError, match=r"sacct.txt:5: column 'NNodes' is 'x'"):
         read(tmp_path, *rows)

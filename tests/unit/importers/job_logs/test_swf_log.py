@@ -107,7 +107,7 @@ def test_fractions_of_seconds_tabs_comments_and_blank_lines_are_read(tmp_path: P
     assert log.jobs.duration_ms.tolist() == [500, 100_000]
 
 
-def test_lines_are_told_through_comments_and_blank_lines(tmp_path: Path) -> None:
+def test_line_numbers_count_comments_and_blank_lines(tmp_path: Path) -> None:
     path = write(
         tmp_path, "; MaxNodes: 9", row(), "", "; comment", "  ", row(job=2, submit="x"), row()
     )

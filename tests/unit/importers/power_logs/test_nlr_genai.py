@@ -297,7 +297,7 @@ def test_no_metadata_raises_anything_but_the_packages_own_error(tmp_path, text):
 
 
 def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(tmp_path, sample):
-    """Whose energy another test holds against an independent sum."""
+    """Whose energy another test compares with an independent sum."""
     logs = sample(WATTAMETER)
     folder = tmp_path / "data" / RAW / "training_stable_diffusion" / "1node"
     folder.mkdir(parents=True)

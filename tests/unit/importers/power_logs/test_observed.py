@@ -68,7 +68,7 @@ def test_the_name_of_the_column_tells_the_unit(tmp_path, column, factor):
     assert series.utilization is None
 
 
-def test_mapped_columns_are_read_in_the_unit_that_is_told(tmp_path):
+def test_mapped_columns_are_read_in_the_given_unit(tmp_path):
     path = put(tmp_path, "When;x\n".replace(";", ",") + "2024-01-01 00:00,1\n2024-01-01 00:15,3\n")
     series = read_observed_series(path, time_column="When", power_column="x", power_unit="kW")
     np.testing.assert_array_equal(series.power_w, [1000, 3000])

@@ -46,7 +46,7 @@ def test_csv_is_read_with_its_step_and_hash(tmp_path):
     assert provenance.sampling_interval_s == 0.1
 
 
-def test_what_is_not_told_is_unknown_and_claims_no_bandwidth(tmp_path):
+def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
     """A table at 0.1 s may come from a driver that averages over 1 s: no more is claimed."""
     unknown = load(csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")).provenance
     assert unknown.power_boundary == UNKNOWN_BOUNDARY
@@ -58,7 +58,7 @@ def test_what_is_not_told_is_unknown_and_claims_no_bandwidth(tmp_path):
     assert (slow.averaging_window_s, slow.bandwidth_hz) == (None, 0.44 / 60)
 
 
-def test_what_is_told_stands_in_the_provenance_and_gates_the_metrics(tmp_path):
+def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
     told = load(
         csv(tmp_path, "t_s,power_w\n0,1\n0.1,2"),
         averaging_window_s=0.0,
@@ -235,7 +235,7 @@ def test_times_of_any_kind_and_sampling_keep_the_energy(tmp_path, name, every_s,
      ("node power [kW]", None, 1e3), ("power", "kW", 1e3), ("power_mW", "mW", 1e-3),
      ("power_w", "kW", 1e3)],
 )  # fmt: skip
-def test_the_unit_is_that_of_the_name_or_told(tmp_path, header, told, scale):
+def test_the_unit_is_that_of_the_name_or_given(tmp_path, header, told, scale):
     path = csv(tmp_path, f"t_s,{header}\n0,2\n1,3\n")
     np.testing.assert_allclose(load(path, power_unit=told).power_w, np.array([2, 3]) * scale)
 
@@ -257,7 +257,7 @@ def test_devices_at_even_steps_keep_the_mean_of_their_last_step(tmp_path):
     np.testing.assert_array_equal(profile.power_w, 300 + 2 * np.arange(30))
 
 
-def test_time_that_not_all_devices_cover_is_left_out_and_told(tmp_path):
+def test_time_that_not_all_devices_cover_is_left_out_and_reported(tmp_path):
     rows = "".join(f"{t},{g},500\n" for t in range(60) for g in range(2) if g == 0 or t < 40)
     profile = load(csv(tmp_path, f"t_s,gpu,power_w\n{rows}"))
     assert profile.duration_ms == 40_000

@@ -1,4 +1,4 @@
-"""What is particular to single formats: services, failures, folders, column mappings, sniffing."""
+"""Particulars of single formats: services, failures, folders, column mappings, sniffing."""
 
 from __future__ import annotations
 

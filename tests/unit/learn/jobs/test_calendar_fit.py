@@ -1,4 +1,4 @@
-"""Calendar weights and the scatter of hourly counts, held against counts of known origin."""
+"""Calendar weights and the scatter of hourly counts, checked on counts of known origin."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_months_need_all_twelve_and_to_differ_more_than_weeks_do() -> None:
         fit_calendar(hours(np.ones(181 * 24)), months=True)
 
 
-def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_told() -> None:
+def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_reported() -> None:
     rng = np.random.default_rng(1)
     kept = 0
     for _ in range(40):
@@ -175,7 +175,7 @@ def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_told() -> No
     assert "left out, they differ no more than the weeks within them" in found.months.line()
 
 
-def test_where_years_repeat_months_are_held_against_those_of_other_years() -> None:
+def test_where_years_repeat_months_are_compared_with_those_of_other_years() -> None:
     rng = np.random.default_rng(2)
     slow = np.interp(np.arange(2 * 8_760), np.arange(0, 2 * 8_760 + 1, 1_460), rng.random(13) + 0.5)
     wandering = fit_calendar(hours(50 * slow), choice="uniform")
@@ -218,7 +218,7 @@ def test_dispersion_is_hardly_biased_by_the_fitted_weights(dispersion: float, n_
 
 
 @pytest.mark.parametrize("week", [0.0, 0.2])
-def test_hours_and_days_are_told_apart_and_from_weeks(week: float) -> None:
+def test_hours_days_and_weeks_are_distinguished(week: float) -> None:
     rng = np.random.default_rng(16)
     found = []
     for _ in range(20):
@@ -347,7 +347,7 @@ def test_a_span_without_jobs_is_refused() -> None:
         fit_job_log(job_log([]), [ClassRule(workload="tune")], tiny_library())
 
 
-def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_told() -> None:
+def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_reported() -> None:
     at_ms = submissions(np.ones(48, np.int64), np.random.default_rng(0))
     rules, library = [ClassRule(workload="tune")], tiny_library()
     for years, allowed in ((-47, False), (1, True), (53, False)):

@@ -1,4 +1,4 @@
-"""Models of logged durations, held against the distributions that the durations come from."""
+"""Models of logged durations, compared with the distributions that the durations come from."""
 
 from __future__ import annotations
 

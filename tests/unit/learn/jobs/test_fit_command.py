@@ -206,7 +206,7 @@ def test_scenario_gives_the_pool_and_its_size(
     ("changes", "is_told"),
     [({}, True), ({"facility.pools.main.scale_profiles": "by_tdp"}, False), (None, False)],
 )
-def test_a_pool_whose_gpus_the_profiles_are_not_of_is_told_with_what_to_set(
+def test_a_pool_with_other_gpus_than_the_profiles_is_reported_with_the_remedy(
     changes: dict[str, str] | None, is_told: bool, log_file: Path, tmp_path: Path
 ) -> None:
     """A scenario is written, and would be refused as it runs: the fit says so before."""
@@ -284,7 +284,9 @@ SERVEGEN = "0,1.5,1.0,Gamma,1.0,0.5\n600,1.5,1.0,Gamma,1.0,0.5\n"
 @pytest.mark.parametrize(
     ("text", "name"), [(AZURE, "azure-llm"), (MOONCAKE, "mooncake"), (SERVEGEN, "servegen")]
 )
-def test_a_request_trace_is_told_the_command_for_it(tmp_path: Path, text: str, name: str) -> None:
+def test_a_request_trace_is_refused_with_the_command_for_it(
+    tmp_path: Path, text: str, name: str
+) -> None:
     trace = tmp_path / "chunk-1-trace.csv"
     trace.write_text(text, "utf-8")
     said = f"is a request trace ({name}), not a job log; fit it with 'diploee fit-requests'"
@@ -412,7 +414,7 @@ def test_what_a_node_of_processors_is_stands_in_the_log_unless_it_is_given(
     assert any("1 node = 1 processor" in line for line in found["import"])
 
 
-def test_what_whole_nodes_cost_small_jobs_is_told_without_a_scenario_too(
+def test_cost_of_whole_nodes_to_small_jobs_is_reported_without_a_scenario_too(
     tmp_path: Path, library_folder: Path
 ) -> None:
     log = tmp_path / "small.csv"

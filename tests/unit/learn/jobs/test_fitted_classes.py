@@ -158,7 +158,7 @@ def test_jobs_are_left_out_with_their_share_of_the_node_time() -> None:
     assert cut.left_out_share["outside the span"] == pytest.approx((24 + 29) / (396 + 120))
 
 
-def test_more_busy_nodes_than_the_pool_has_are_told() -> None:
+def test_more_busy_nodes_than_the_pool_has_are_reported() -> None:
     submit_ms = submissions(np.full(400, 3), np.random.default_rng(0))
     log = job_log(submit_ms, 4, 7_200)
     fit = fit_job_log(log, ANY_TUNE, tiny_library(), pool_n_nodes=12)
@@ -167,7 +167,7 @@ def test_more_busy_nodes_than_the_pool_has_are_told() -> None:
     assert not any("ask for" in n for n in fit_job_log(log, ANY_TUNE, tiny_library()).notes)
 
 
-def test_what_the_import_did_is_told_and_jobs_that_failed_are_said_to_be_included() -> None:
+def test_import_is_reported_and_jobs_that_failed_are_said_to_be_included() -> None:
     log = job_log(submissions(np.full(60, 1), np.random.default_rng(0)))
     states = np.full(60, STATES.index("completed"), dtype=np.int16)
     states[:5], states[5:7] = STATES.index("failed"), STATES.index("cancelled")

@@ -1,4 +1,4 @@
-"""What a fit learned gives the log again: node time, durations by width, scatter at all scales."""
+"""A year of a fit gives the log again: node time, durations by width, scatter at all scales."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_busy_nodes_are_those_of_a_sum_job_by_job() -> None:
 
 
 @pytest.mark.slow
-def test_log_fragment_and_year_stand_side_by_side_and_differences_are_told() -> None:
+def test_log_fragment_and_year_are_side_by_side_and_differences_are_reported() -> None:
     log = job_log(MONDAY_MS + np.arange(0, 8 * WEEK_H, 2) * HOUR_MS + 7, 3, 3_600)
     fit = with_generated_year(fit_job_log(log, RULES, tiny_library()), tiny_library())
     figures = {figure.name: figure for figure in fit.figures}

@@ -1,4 +1,4 @@
-"""What the files hold, by each format's rules; the tools themselves: tests/grid_tools."""
+"""Contents of the files, by each format's rules; the tools themselves: tests/grid_tools."""
 
 from __future__ import annotations
 

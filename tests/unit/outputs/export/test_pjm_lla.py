@@ -60,7 +60,7 @@ def test_demand_is_the_highest_hour_of_each_calendar_year(
     assert float(row["2026"]) < float(row["2028"])
 
 
-def test_capacity_is_the_ratings_that_stand_at_the_end_of_the_year(
+def test_capacity_is_the_ratings_in_place_at_the_end_of_the_year(
     tables: dict[str, list[dict[str, str]]],
 ) -> None:
     (row,) = tables["capacity"]
