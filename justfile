@@ -1,11 +1,12 @@
 # What one does with this repository; see CONTRIBUTING.md.
 
-# Lint, types, import rules and the quickest tests, in under a minute.
+# Lint, types, import rules, words and the quickest tests, in under a minute.
 check:
     ruff check .
     ruff format --check .
     mypy
     lint-imports
+    python .ci/words.py
     pytest -q -n auto tests/unit/test_one_declaration.py tests/unit/test_metric.py tests/unit/test_kinds.py tests/contract/test_docs.py tests/contract/test_test_names.py
 
 # The default tests.
