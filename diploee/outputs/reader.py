@@ -21,7 +21,7 @@ from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limit
 from diploee.outputs.facility_file import FACILITY_FILE, ZOOMS_FOLDER, stored_columns
 from diploee.outputs.folder import MANIFEST, METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.jobs_file import JOBS_FILE
-from diploee.outputs.records import Manifest, Metrics
+from diploee.outputs.records import Manifest, metrics_record
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.plain_data import KeyPath, Record, checked_record, grouped, read_json
 from diploee.scenario import Scenario, scenario_from_dict
@@ -62,7 +62,7 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
-        return self._json(METRICS_FILE, Metrics)
+        return self._json(METRICS_FILE, metrics_record())
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

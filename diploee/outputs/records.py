@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from types import GenericAlias
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import AfterValidator, ConfigDict, Field, create_model
 
 from diploee.errors import shown
 from diploee.metrics.catalogue import declared_metrics, own_blocks
@@ -116,6 +117,12 @@ _SURE = (
 """Groups that every run has; others are null where there is nothing to measure."""
 
 
+class _Parts(Record):
+    """A record whose checks are built within those of the whole file, once."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
 def _grown(title: str, base: Any, /, **parts: Any) -> Any:
     """Return a record with further parts, which may be missing until somebody reads them."""
     fields: dict[str, Any] = {key: (of, None) for key, of in parts.items()}
@@ -126,15 +133,7 @@ def _list(of: Any) -> Any:
     return GenericAlias(list, (of,))
 
 
-_ENTRY = _grown("Entry", Record, **_BESIDE)
-_PART = _grown("Part", _ENTRY, largest=_ENTRY, recent=_ENTRY)
-_CAUSE = _grown("Cause", _ENTRY, parts=_list(_PART), calendar=_list(_ENTRY))
-_ENTRIES = _list(_ENTRY)
-_BY_NAME = {"cause": _CAUSE | None, "times": _ENTRY, "absent": _ENTRIES, "widest_jobs": _ENTRIES}
-_GROUP = _grown("Group", _ENTRY, **_BY_NAME)
-
-
-def _metric_types() -> dict[str, Any]:
+def _metric_types(entry: Any) -> dict[str, Any]:
     """Return numbers by the keys of metrics; ratios, stages and events may give none."""
     found, sure = dict(_APART), own_blocks() - {"flexibility", "measures"}
     for metric in declared_metrics():
@@ -143,7 +142,7 @@ def _metric_types() -> dict[str, Any]:
         by_name = _BESIDE.get(name) if block in sure else None
         certain = metric.unit[0] == "M" if block != "grid" else metric.unit[0] != "1"
         number = by_name or (Number if certain and block in sure else Number | None)
-        found.setdefault(key, _ENTRY if curve else number)
+        found.setdefault(key, entry if curve else number)
     return {key: of for key, of in found.items() if key[0] != "<"}
 
 
@@ -158,22 +157,29 @@ def _tree(types: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _record(name: str, tree: Any) -> Any:
-    """Return what pydantic checks a group by."""
+def _record(name: str, tree: Any, group: Any) -> Any:
+    """Return what pydantic checks a group of metrics by."""
     if not isinstance(tree, dict):
         return tree
     if "" in tree:
-        of = _record(name, tree[""])
+        of = _record(name, tree[""], group)
         entry = of | None if name == "jobs" else of
         return _list(of) if name in _LISTS else GenericAlias(dict, (str, entry))
-    parts = {
-        key: _record(key, of)
-        if key in _SURE or not isinstance(of, dict)
-        else _record(key, of) | None
-        for key, of in tree.items()
-    }
-    return _grown(name, _GROUP, **parts)
+    parts = {key: _record(key, of, group) for key, of in tree.items()}
+    for key, of in tree.items():
+        if key not in _SURE and isinstance(of, dict):
+            parts[key] |= None
+    return _grown(name, group, **parts)
 
 
-Metrics: type[Record] = _record("Metrics", _tree(_metric_types()))
-"""``metrics.json``: the metrics of the catalogue, and what stands beside them by name."""
+@cache
+def metrics_record() -> type[Record]:
+    """Return the record of ``metrics.json``: the catalogue's metrics, and others by name."""
+    entry = _grown("Entry", _Parts, **_BESIDE)
+    part = _grown("Part", entry, largest=entry, recent=entry)
+    entries = _list(entry)
+    cause = _grown("Cause", entry, parts=_list(part), calendar=entries)
+    by_name = {"cause": cause | None, "times": entry, "absent": entries, "widest_jobs": entries}
+    group = _grown("Group", entry, **by_name)
+    record: type[Record] = _record("Metrics", _tree(_metric_types(entry)), group)
+    return record

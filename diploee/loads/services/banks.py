@@ -49,6 +49,9 @@ LIKE_LEVELS = 0.005
 VALUES_AT_ONCE = 2**24
 """Values of samples that are summed in one step, which bounds the memory that it takes."""
 
+_PIECES_AT_ONCE = 2**16
+"""Pieces of time whose energies are summed in one step, which bounds the memory that it takes."""
+
 FLAT_MS = 1_000
 """Length of the profile of idle nodes [ms]."""
 
@@ -123,18 +126,18 @@ class Bank:
 
         The last is the power of instances that each draw the mean of their sample.
         """
-        first, stop = (
-            np.searchsorted(self.edges_ms[1:], begin_ms, "right"),
-            int(np.searchsorted(self.edges_ms[:-1], end_ms)),
-        )
-        rows = self._segments(int(first), stop)
-        inside_ms = np.minimum(rows.end_ms, end_ms) - np.maximum(rows.start_ms, begin_ms)
-        per_s, span = MS_PER_S / (end_ms - begin_ms), (begin_ms, end_ms)
-        return (
-            _sum(energies_within(rows, tables, *span)) * per_s,
-            _sum(rows.n_nodes * inside_ms) / (end_ms - begin_ms),
-            _sum(steady_energies_within(rows, tables, *span)) * per_s,
-        )
+        first = int(np.searchsorted(self.edges_ms[1:], begin_ms, "right"))
+        stop = int(np.searchsorted(self.edges_ms[:-1], end_ms))
+        energy_j = steady_j = node_ms = 0.0
+        for start in range(first, stop, _PIECES_AT_ONCE):
+            rows = self._segments(start, min(start + _PIECES_AT_ONCE, stop))
+            inside_ms = np.minimum(rows.end_ms, end_ms) - np.maximum(rows.start_ms, begin_ms)
+            energy_j = _sum(energy_j, energies_within(rows, tables, begin_ms, end_ms))
+            steady_j = _sum(steady_j, steady_energies_within(rows, tables, begin_ms, end_ms))
+            node_ms = _sum(node_ms, rows.n_nodes * inside_ms)
+        span_ms = end_ms - begin_ms
+        per_s = MS_PER_S / span_ms
+        return energy_j * per_s, node_ms / span_ms, steady_j * per_s
 
     def _segments(self, first: int, stop: int) -> Segments:
         """Return the segments of the pieces from one to before another."""
@@ -151,9 +154,9 @@ class Bank:
         )
 
 
-def _sum(values: Float64Array | Int64Array) -> float:
-    """Return the sum of values one after the other, the same however they are cut."""
-    return float(np.cumsum(values)[-1]) if values.size else 0.0
+def _sum(before: float, values: Float64Array | Int64Array) -> float:
+    """Add values to a sum one after the other, so that it is the same however they are cut."""
+    return float(np.cumsum(np.append(before, values))[-1])
 
 
 def beyond_idle_w(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ class ServedRequests:
     n_instances: Int64Array  # instances that are up, starting ones included
     n_serving: Int64Array  # those of them that serve
 
-    @property
+    @cached_property
     def step_s(self) -> Float64Array:
         """Length of each piece [s], shape (P,)."""
         length: Float64Array = np.diff(self.edges_ms) / MS_PER_S

@@ -22,7 +22,7 @@ from diploee.columns import Column
 from diploee.facility import Block
 from diploee.metrics.attribution import _of_calendar
 from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
-from diploee.outputs.records import Metrics
+from diploee.outputs.records import metrics_record
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 
@@ -380,7 +380,7 @@ def test_a_calendar_that_rises_from_nothing_is_read_back(tmp_path: Path) -> None
     metrics = jobs_together(tmp_path).metrics
     cause = metrics["grid"]["ramps"]["intervals"][0]["up"]["cause"]
     cause["calendar"] = list(_of_calendar("training", "main", (0.0, 2.0), 1e6))
-    Metrics.model_validate(metrics)
+    metrics_record().model_validate(metrics)
 
 
 def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_path: Path) -> None:

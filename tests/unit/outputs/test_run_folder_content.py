@@ -19,7 +19,7 @@ from diploee.errors import InputError
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import JobsFile, Run
-from diploee.outputs.records import Metrics
+from diploee.outputs.records import metrics_record
 from diploee.plain_data import checked_record
 from diploee.profiles import ProfileLibrary
 from diploee.schedule import Engine, Schedule
@@ -136,7 +136,7 @@ def test_a_declared_number_that_is_none_is_refused_wherever_it_stands(run: Run) 
                 metrics = json.loads(text)
                 metrics[block][name] = "much"
                 with pytest.raises(InputError, match=f"{block}.{name}: .*number"):
-                    checked_record(metrics, Metrics, "metrics.json")
+                    checked_record(metrics, metrics_record(), "metrics.json")
                 checked += 1
     assert checked > 20
 
