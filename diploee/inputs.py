@@ -18,14 +18,8 @@ from diploee.loads.services.curves import Curves
 from diploee.loads.services.replayed_rates import LONGEST_STEP_MS, trace_step_ms
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.scenario import (
-    JobReplay,
-    LogReading,
-    RequestReplay,
-    Scenario,
-    content_hash,
-    input_files,
-)
+from diploee.scenario import JobReplay, LogReading, RequestReplay, Scenario, content_hash
+from diploee.scenario.loading import input_files
 from diploee.schedule.signals import Signal, fit_to_run
 from diploee.units import MS_PER_S
 

@@ -18,8 +18,8 @@ from itertools import chain, pairwise
 
 from diploee.annexes import annex
 from diploee.columns import Columns, catalogue
-from diploee.facility import Block, Stage, Stages
-from diploee.facility.base import POWER
+from diploee.facility import Block, Stage
+from diploee.facility.base import POWER, Stages
 from diploee.inputs import Inputs
 from diploee.loads.base import Load, OpenLoad, open_loads
 from diploee.loads.jobs.load import JobsLoad
@@ -28,14 +28,14 @@ from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
-from diploee.power import PowerModel, device_block, power_stream
-from diploee.power.blocks import Window
+from diploee.power.blocks import PowerModel, Window, device_block, power_stream
 from diploee.profiles import Provenance
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Update
 from diploee.scenario import Scenario
-from diploee.schedule import Engine, Policy
+from diploee.schedule import Policy
 from diploee.schedule.context import Controller
+from diploee.schedule.schedule import Engine
 from diploee.site import open_stages, power_model
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY

@@ -14,34 +14,31 @@ from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line
 from diploee.loads.base import OpenLoad
-from diploee.metrics import Attribution, Causes, RunMetrics
+from diploee.metrics.attribution import Attribution
 from diploee.metrics.catalogue import added_metrics
+from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
-from diploee.outputs import (
-    FACILITY_FILE,
-    JOBS_FILE,
-    MANIFEST,
-    METRICS_FILE,
+from diploee.metrics.run_metrics import RunMetrics
+from diploee.outputs import FACILITY_FILE, JOBS_FILE, MANIFEST, METRICS_FILE, Run, open_run
+from diploee.outputs.facility_file import FacilityFile, write_event_windows
+from diploee.outputs.folder import (
     RUN_FOLDER,
-    FacilityFile,
-    JobsFile,
-    Run,
     build_manifest,
     default_folder,
     expected_mb,
-    open_run,
     serving_entries,
-    write_event_windows,
     write_json,
 )
+from diploee.outputs.jobs_file import JobsFile
 from diploee.plausibility import overfull_pools, run_warnings
-from diploee.power import EventWindowSearch
 from diploee.power.blocks import Window
+from diploee.power.event_windows import EventWindowSearch
 from diploee.profiles import ProfileLibrary
 from diploee.progress import Progress, Stopwatch
 from diploee.scenario import Scenario
-from diploee.schedule import Engine, Policy
+from diploee.schedule import Policy
 from diploee.schedule.context import Controller
+from diploee.schedule.schedule import Engine
 from diploee.site import flexible_controller, rated_w, settle
 from diploee.units import MS_PER_DAY
 

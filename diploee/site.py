@@ -12,21 +12,21 @@ from diploee.annexes import annex
 from diploee.clock import RunClock, whole_year
 from diploee.columns import TAKEN_OFF, Columns, catalogue, with_boundary
 from diploee.errors import InputError, LogFormatError, StageError, one_line
-from diploee.facility import Block, Site, Stage, Stages, Weather
-from diploee.facility.base import POWER, REACTIVE, check_order
+from diploee.facility import Block, Site, Stage, Weather
+from diploee.facility.base import POWER, REACTIVE, Stages, check_order
 from diploee.inputs import Inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.model import SCALES, Model
-from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, PowerModel, with_ac_profiles
-from diploee.power.blocks import Method
+from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, Method, PowerModel
+from diploee.power.node_ac import with_ac_profiles
 from diploee.power.segments import absent_nodes
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Facility, Scenario
 from diploee.scenario.loading import scenario_from_dict
-from diploee.schedule import QUEUE_COLUMNS, Engine
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.policy import twin_of
+from diploee.schedule.schedule import QUEUE_COLUMNS, Engine
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 
 MOST_ROUNDS = 20

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from diploee.inputs import load_inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
-from diploee.metrics import RunMetrics
-from diploee.outputs import expected_mb
+from diploee.metrics.run_metrics import RunMetrics
+from diploee.outputs.folder import expected_mb
 from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import Engine
+from diploee.schedule.schedule import Engine
 from diploee.site import open_stages, rated_w, settle
 from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
 

@@ -18,9 +18,9 @@ from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
 from diploee.scenario import Pool, Scenario, scenario_from_dict
-from diploee.schedule import Engine, Policy, Schedule
+from diploee.schedule import Policy, Schedule
 from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import Cluster, in_order_of_submission
+from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.steps import job_load
 from diploee.tables import Float64Array
 

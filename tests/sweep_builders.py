@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 from builders import write_scenario
 
-from diploee.sweeps import Outcome, RunTask, Sweep, load_sweep
+from diploee.sweeps import RunTask, Sweep, load_sweep
+from diploee.sweeps.task import Outcome
 
 UTILIZATION = "streams.training.target_utilization"
 N_NODES = "facility.pools.main.n_nodes"
@@ -48,7 +49,7 @@ class Failing:
         self.interrupt_after = interrupt_after
 
     def __call__(self, tasks: Sequence[RunTask]) -> Iterator[Outcome]:
-        from diploee.sweeps import run_task
+        from diploee.sweeps.task import run_task
 
         for task in tasks:
             if self.interrupt_after is not None and len(self.runs) == self.interrupt_after:

@@ -13,8 +13,8 @@ from diploee.cli.fragment import give_fragment
 from diploee.cli.options import MOMENTS, Force, Fragment, Json, Profiles, as_option, options
 from diploee.errors import InputError
 from diploee.importers.power_logs.observed import read_observed_series
-from diploee.learn.deconvolution import recover_weights
 from diploee.learn.deconvolution.kernel import Observed
+from diploee.learn.deconvolution.recover import recover_weights
 from diploee.learn.deconvolution.recovered_fragment import (
     recovered_as_dict,
     recovered_lines,

@@ -16,21 +16,21 @@ from diploee.cli.options import options, shipped_names
 from diploee.cli.sweep_display import SweepProgressBar, show_ensemble, show_failures, show_sweep
 from diploee.errors import InputError
 from diploee.model import Model
-from diploee.schedule import Engine
+from diploee.schedule.schedule import Engine
 from diploee.sweeps import (
     Executor,
     Sweep,
     SweepProgress,
     SweepResult,
-    in_process,
     load_ensemble,
     load_sweep,
     run_locally,
     run_on_dask,
     run_sweep,
-    usable_cores,
 )
 from diploee.sweeps.execute import forecast
+from diploee.sweeps.local import usable_cores
+from diploee.sweeps.task import in_process
 
 
 class Running(Model):

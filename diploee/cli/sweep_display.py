@@ -19,7 +19,8 @@ from rich.table import Table
 from diploee.cli.display import titled_table
 from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
-from diploee.sweeps import Outcome, RunTask, Sweep, SweepProgress, SweepResult
+from diploee.sweeps import RunTask, Sweep, SweepProgress, SweepResult
+from diploee.sweeps.task import Outcome
 from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from diploee.neighbours.zeus import (
     Savings,
     TrainingTraces,
     TrainingWorkload,
-    WorkloadSummary,
     ZeusSpec,
     best_savings,
     chosen_workloads,
@@ -33,7 +32,7 @@ from diploee.neighbours.zeus import (
 )
 from diploee.neighbours.zeus.cost import default_pair
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
-from diploee.neighbours.zeus.summary import SETTLED_FROM
+from diploee.neighbours.zeus.summary import SETTLED_FROM, WorkloadSummary
 from diploee.scenario.loading import MAX_SEED
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 

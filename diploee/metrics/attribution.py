@@ -21,7 +21,8 @@ from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.metrics.changes import Span
-from diploee.power import PowerModel, Segments
+from diploee.power import Segments
+from diploee.power.blocks import PowerModel
 from diploee.power.direct import energies_within
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario import Scenario

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.facility import Block, Stages
-from diploee.facility.base import POWER
+from diploee.facility import Block
+from diploee.facility.base import POWER, Stages
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span

@@ -21,7 +21,8 @@ from diploee.measures.series import ClockSums, Stretch
 from diploee.metric import Metric
 from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.scenario import Event, Scenario
+from diploee.scenario import Scenario
+from diploee.scenario.events import Event
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW

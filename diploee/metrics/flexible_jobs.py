@@ -13,10 +13,12 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.measures.distribution import Distribution
 from diploee.metric import Metric
-from diploee.scenario import Event, JobFlexibility
-from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
+from diploee.scenario import JobFlexibility
+from diploee.scenario.events import Event
+from diploee.schedule import ActedSchedule, Runs, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN, runs_of
+from diploee.schedule.schedule import NEVER_MS
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S
 

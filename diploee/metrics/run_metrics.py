@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from diploee.clock import RunClock, WallClock
 from diploee.errors import InputError, one_line, shown
-from diploee.facility import Block, Stage, StageMeters
-from diploee.facility.base import POWER, naming
+from diploee.facility import Block, Stage
+from diploee.facility.base import POWER, StageMeters, naming
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.measures.distribution import Distribution
 from diploee.measures.ramps import Rainflow
@@ -29,10 +29,10 @@ from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
 from diploee.metrics.poi import PoiMetrics
-from diploee.power import AC_COLUMNS, POWER_COLUMNS
+from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.profiles import Provenance
 from diploee.scenario import Facility
-from diploee.schedule import Transient
+from diploee.schedule.schedule import Transient
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, W_PER_MW
 

@@ -20,13 +20,13 @@ from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
 from diploee.loads.services.load import SERVICE_COLUMNS
-from diploee.metrics import Causes
+from diploee.metrics.causes import Causes
 from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.plain_data import Record, parse_json
-from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, EventWindowSearch
-from diploee.power.event_windows import BASIS
-from diploee.schedule import QUEUE_COLUMNS
+from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
+from diploee.power.event_windows import BASIS, EventWindowSearch
+from diploee.schedule.schedule import QUEUE_COLUMNS
 from diploee.tables import BoolArray, Int64Array, arrow_numbers, open_parquet
 from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 

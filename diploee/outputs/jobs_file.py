@@ -13,8 +13,9 @@ from diploee.loads.jobs import StreamClass
 from diploee.outputs.facility_file import timestamps
 from diploee.power.segments import slots_of
 from diploee.scenario import Scenario
-from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule import Schedule
 from diploee.schedule.context import JobTable
+from diploee.schedule.schedule import NEVER_MS
 from diploee.tables import Float64Array, Int16Array, Int32Array, arrow_numbers, arrow_texts, concat
 from diploee.units import MS_PER_S
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from diploee.facility import Block, Stages
-from diploee.facility.base import POWER
+from diploee.facility import Block
+from diploee.facility.base import POWER, Stages
 from diploee.measures.ramps import ramp_sums
 from diploee.metric import Metric
 from diploee.power.blocks import (
@@ -29,7 +29,7 @@ from diploee.power.blocks import (
     power_stream,
 )
 from diploee.power.segments import ActiveSegments, Segments
-from diploee.schedule import Transient
+from diploee.schedule.schedule import Transient
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 

@@ -13,7 +13,8 @@ from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
 from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
-from diploee.outputs import Run, open_run, run_files
+from diploee.outputs import Run, open_run
+from diploee.outputs.folder import run_files
 from diploee.reports.band_charts import bands_chart, occupancy_chart
 from diploee.reports.content import PageTable, Report, Section
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels

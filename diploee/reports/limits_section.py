@@ -15,15 +15,9 @@ import numpy as np
 from diploee.drawing.charts import INK, Axis, Bars, Chart, Line, Panel, colour
 from diploee.errors import InputError, plural
 from diploee.metric import NONE, number
-from diploee.metrics.limits import (
-    LimitReport,
-    LimitResult,
-    Limits,
-    check_limits,
-    load_limits,
-    seen_by,
-)
+from diploee.metrics.limits import LimitReport, LimitResult, Limits, check_limits, load_limits
 from diploee.metrics.limits.check import NotAssessable
+from diploee.metrics.limits.report import seen_by
 from diploee.outputs import open_run
 from diploee.outputs.facility_file import FACILITY_FILE
 from diploee.reports.content import PageTable, Section

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.scenario import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.acting_engine import ActingEngine, Happened
 from diploee.schedule.context import Context, JobTable
 from diploee.schedule.policy import EXACT, estimated_ms

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from diploee.scenario import Event
+from diploee.scenario.events import Event
 from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN

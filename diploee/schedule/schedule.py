@@ -17,7 +17,8 @@ from diploee.clock import RunClock
 from diploee.columns import Column
 from diploee.errors import PolicyError, WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.derived import CapLevels
-from diploee.scenario import Pool, Scenario, StandingNodes
+from diploee.scenario import Pool, Scenario
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.context import DRAW_MS, Context, JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, asked, starts_read, twin_of

@@ -15,7 +15,7 @@ from diploee.files import uninterrupted
 from diploee.metrics.catalogue import table_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
-from diploee.schedule import Engine
+from diploee.schedule.schedule import Engine
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweeps.loading import Sweep, load_sweep

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.errors import InputError
-from diploee.metrics import Distribution
-from diploee.outputs import METRICS_FILE, Run, write_json
+from diploee.measures.distribution import Distribution
+from diploee.outputs import METRICS_FILE, Run
+from diploee.outputs.folder import write_json
 from diploee.plain_data import Record, parse_json
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import MANIFEST, FolderStore, Store

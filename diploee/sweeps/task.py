@@ -16,7 +16,7 @@ from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.profiles import ProfileLibrary
 from diploee.progress import peak_memory_mb
 from diploee.scenario import Scenario
-from diploee.schedule import Engine
+from diploee.schedule.schedule import Engine
 from diploee.simulation import simulate
 from diploee.site import fastest_engine
 from diploee.sweeps.expand import NAME_DIGITS, run_hash

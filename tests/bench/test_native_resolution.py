@@ -17,7 +17,8 @@ import pytest
 from command_line import Ended, run
 from scipy import fft
 
-from diploee.outputs import Run, expected_mb, open_run
+from diploee.outputs import Run, open_run
+from diploee.outputs.folder import expected_mb
 from diploee.power import Segments
 from diploee.power.blocks import MAX_THREADS
 from diploee.power.spectral import fft_lengths

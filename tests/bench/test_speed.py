@@ -23,9 +23,10 @@ from gigawatt import colocation_run
 import diploee
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import Engine, Schedule, StrictFifo
+from diploee.schedule import Schedule, StrictFifo
 from diploee.schedule.context import JobTable
 from diploee.schedule.policies.easy import EasyBackfill, Order
+from diploee.schedule.schedule import Engine
 from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.steps import generate_jobs, schedule_jobs
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diploee.sweeps import Sweep, SweepResult, load_sweep, run_locally, run_sweep, usable_cores
+from diploee.sweeps import Sweep, SweepResult, load_sweep, run_locally, run_sweep
+from diploee.sweeps.local import usable_cores
 
 pytestmark = pytest.mark.bench
 

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from diploee import load_scenario, simulate
-from diploee.reports import build_report, write_report
+from diploee.reports import write_report
+from diploee.reports.build import build_report
 
 pytestmark = [
     pytest.mark.browser,

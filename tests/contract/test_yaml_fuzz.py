@@ -17,7 +17,8 @@ from diploee.learn.jobs.rules_file import read_rules
 from diploee.metrics.limits.file import load_limits
 from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import Scenario, load_scenario, shipped_scenarios
-from diploee.sweeps import Sweep, expand, load_ensemble, load_sweep, shipped_sweeps
+from diploee.sweeps import Sweep, load_ensemble, load_sweep, shipped_sweeps
+from diploee.sweeps.expand import expand
 
 LIMITS = """name: grid code
 ramps:

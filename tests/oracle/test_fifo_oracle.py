@@ -13,8 +13,9 @@ import pytest
 from builders import job_table, schedule_pool
 
 from diploee.scenario import Pool
-from diploee.schedule import Engine, Schedule
+from diploee.schedule import Schedule
 from diploee.schedule.context import JobTable
+from diploee.schedule.schedule import Engine
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"
 N_NODES = 2_840

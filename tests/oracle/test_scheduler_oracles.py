@@ -16,8 +16,8 @@ import pytest
 from builders import job_table, schedule_pool
 
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.schedule import Engine
 from diploee.schedule.context import JobTable
+from diploee.schedule.schedule import Engine
 from diploee.units import MS_PER_S
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"

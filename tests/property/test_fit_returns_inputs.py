@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee.learn.jobs import JobLogFit, fit_job_log
+from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario import ClassRule, Scenario, load_scenario

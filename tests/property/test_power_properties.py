@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from diploee.power import Segments, spectral
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule import Schedule
+from diploee.schedule.schedule import NEVER_MS
 from diploee.steps import job_segments, power_blocks, power_series, schedule_jobs
 from diploee.tables import concat
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.scenario import Pool
-from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule import Schedule
 from diploee.schedule.context import JobTable
+from diploee.schedule.schedule import NEVER_MS
 from diploee.steps import schedule_jobs
 
 

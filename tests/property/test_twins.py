@@ -11,10 +11,10 @@ from builders import job_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.scenario import SCHEDULERS, Pool, StandingNodes
-from diploee.schedule import Engine
+from diploee.scenario import SCHEDULERS, Pool
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import Cluster
+from diploee.schedule.schedule import Cluster, Engine
 
 POLICIES: list[dict[str, Any]] = [
     {"kind": "sjf"},

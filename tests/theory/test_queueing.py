@@ -15,7 +15,8 @@ from scipy import stats
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
-from diploee.schedule import Engine, Schedule
+from diploee.schedule import Schedule
+from diploee.schedule.schedule import Engine
 from diploee.steps import generate_jobs, schedule_jobs
 
 CONFIDENCE = 0.999

@@ -19,7 +19,7 @@ from diploee.metrics.limits.report import check_limits
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, Run
 from diploee.scenario import Scenario
-from diploee.schedule import Engine
+from diploee.schedule.schedule import Engine
 from diploee.simulation import simulate
 from diploee.steps import generate_jobs
 

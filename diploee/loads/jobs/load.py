@@ -28,7 +28,7 @@ from diploee.progress import Progress, Stopwatch
 from diploee.scenario import Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.times import span_ms
-from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
+from diploee.schedule import ActedSchedule, Policy, Schedule
 from diploee.schedule.context import (
     DRAW_MS,
     Context,
@@ -37,7 +37,15 @@ from diploee.schedule.context import (
     JobPower,
     JobTable,
 )
-from diploee.schedule.schedule import Cluster, chosen_policies, levels_of, simulated_utilization
+from diploee.schedule.schedule import (
+    QUEUE_COLUMNS,
+    Cluster,
+    Engine,
+    Transient,
+    chosen_policies,
+    levels_of,
+    simulated_utilization,
+)
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from diploee.profiles import Provenance
-from diploee.scenario import LatencyMetric
+from diploee.scenario.serving import LatencyMetric
 from diploee.tables import Float64Array
 
 OUTPUT_TOKENS_COLUMN = "max_output_tokens"

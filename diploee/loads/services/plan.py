@@ -31,7 +31,8 @@ from diploee.loads.services.timeline import (
     serve_requests,
 )
 from diploee.profiles.derived import CapLevels
-from diploee.scenario import Facility, RequestStream, Service, StandingNodes
+from diploee.scenario import Facility, RequestStream, Service
+from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S

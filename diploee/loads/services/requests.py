@@ -26,7 +26,8 @@ from diploee.jit import njit
 from diploee.loads.jobs.rates import hourly_rates, line_through_means
 from diploee.loads.services.replayed_rates import step_edges_ms, trace_rates_rps, trace_step_ms
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.scenario import Fluctuation, RequestStream, StandingNodes
+from diploee.scenario import Fluctuation, RequestStream
+from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream as random_stream
 from diploee.tables import Float32Array, Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S

@@ -12,7 +12,8 @@ from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.neighbours.openg2g import LogisticModel, ServingFits
 from diploee.neighbours.openg2g.serving_point import sampled_operating_points
 from diploee.profiles import Provenance
-from diploee.scenario import LatencyMetric, LogisticService
+from diploee.scenario import LogisticService
+from diploee.scenario.serving import LatencyMetric
 from diploee.scenario.serving_model import LogisticCurve
 from diploee.units import MS_PER_S
 

@@ -12,7 +12,8 @@ from builders import tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import ScenarioError
-from diploee.facility import Block, Stages
+from diploee.facility import Block
+from diploee.facility.base import Stages
 from diploee.facility.battery import MODES, BatterySpec, ChargeCycles, Hold, Store, hold
 from diploee.facility.battery_size import COVERED, BatterySize, least_battery, smallest
 

@@ -17,8 +17,8 @@ from pvlib.transformer import simple_efficiency
 from diploee import simulate
 from diploee.clock import RunClock
 from diploee.errors import InputError, StageError
-from diploee.facility import STAGES, Block, Site, StageMeters, Stages, Weather
-from diploee.facility.base import POWER, REACTIVE, check_order
+from diploee.facility import STAGES, Block, Site, Weather
+from diploee.facility.base import POWER, REACTIVE, StageMeters, Stages, check_order
 from diploee.facility.transformers import PRESETS
 from diploee.facility.ups import CURVES
 from diploee.model import assumed_keys

@@ -11,7 +11,8 @@ from builders import tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import ScenarioError
-from diploee.facility import Block, Stages
+from diploee.facility import Block
+from diploee.facility.base import Stages
 from diploee.facility.ramp_limit import RampLimitSpec
 
 MW = 1e6

@@ -14,8 +14,8 @@ from diploee import open_run, simulate
 from diploee.cli.display import show_run
 from diploee.columns import Column
 from diploee.errors import InputError, StageError
-from diploee.facility import STAGES, Block, EnergyMeter, Stages, StageSpec
-from diploee.facility.base import POWER
+from diploee.facility import STAGES, Block, EnergyMeter, StageSpec
+from diploee.facility.base import POWER, Stages
 from diploee.metric import Metric
 from diploee.reports.build import build_report
 

@@ -20,7 +20,7 @@ from diploee.facility import WEATHER, Weather
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
 from diploee.files.places import shipped_folder
 from diploee.inputs import InputReader, load_inputs
-from diploee.scenario import input_files
+from diploee.scenario.loading import input_files
 from diploee.units import MS_PER_H
 
 REAL_EPW = Path(__file__).parents[4] / "shared" / "data" / "weather" / "USA_CO_Denver_TMY3.epw"

@@ -22,8 +22,8 @@ from diploee.clock import RunClock
 from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
 from diploee.inputs import load_inputs
-from diploee.learn.deconvolution import RecoveredWeights, recover_weights
 from diploee.learn.deconvolution.kernel import Kernel, Observed, mix_kernel
+from diploee.learn.deconvolution.recover import RecoveredWeights, recover_weights
 from diploee.learn.deconvolution.recovered_fragment import recovered_text
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.jobs.source import draw_submissions

@@ -10,8 +10,8 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee.clock import RunClock, Zone
-from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.job_fragment import fragment_text
+from diploee.learn.jobs.job_log_fit import fit_job_log
 from diploee.learn.requests.fit import fit_requests
 from diploee.learn.requests.request_fragment import request_stream
 from diploee.loads.import_counts import ImportCounts

@@ -468,7 +468,7 @@ def test_short_blocks_are_stored_in_whole_row_groups(tmp_path: Path) -> None:
 
 
 def test_limits_and_report_tell_why(tmp_path: Path) -> None:
-    from diploee.reports import build_report
+    from diploee.reports.build import build_report
 
     run = jobs_together(tmp_path)
     limits = tmp_path / "limits.yaml"

@@ -11,9 +11,11 @@ from builders import job_table
 
 from diploee.clock import WallClock
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.scenario import Event, EventTarget, JobFlexibility
-from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
+from diploee.scenario import EventTarget, JobFlexibility
+from diploee.scenario.events import Event
+from diploee.schedule import ActedSchedule, Runs, Schedule
 from diploee.schedule.context import JobTable
+from diploee.schedule.schedule import NEVER_MS
 
 H = 3_600_000
 WALL = WallClock(datetime(2018, 1, 1, tzinfo=UTC))

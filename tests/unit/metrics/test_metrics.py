@@ -14,9 +14,11 @@ from diploee.loads.jobs.queue import QueueMetrics
 from diploee.measures import distribution
 from diploee.measures.distribution import Distribution
 from diploee.metric import Metric
-from diploee.metrics import MEASURES, FacilityMetrics, RunMeasure
+from diploee.metrics import MEASURES, RunMeasure
+from diploee.metrics.demand import FacilityMetrics
 from diploee.metrics.run_metrics import GridMetrics
-from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule import Schedule
+from diploee.schedule.schedule import NEVER_MS
 
 MS_PER_H = 3_600_000
 

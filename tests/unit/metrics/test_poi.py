@@ -30,7 +30,7 @@ from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
 from diploee.outputs.export import export_run
-from diploee.power import AC_COLUMNS, POWER_COLUMNS
+from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
 from diploee.site import scaled
 

@@ -14,7 +14,8 @@ from command_line import contents
 from diploee import simulation as run_module
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.files import whole_folder, writing
-from diploee.outputs import RUN_FOLDER, default_folder, open_run
+from diploee.outputs import open_run
+from diploee.outputs.folder import RUN_FOLDER, default_folder
 from diploee.simulation import simulate
 
 SMALL = {"duration": "2 h"}

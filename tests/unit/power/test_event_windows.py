@@ -11,8 +11,10 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.columns import Column
-from diploee.facility import Block, Stages
-from diploee.power import EventWindowSearch, PowerModel
+from diploee.facility import Block
+from diploee.facility.base import Stages
+from diploee.power.blocks import PowerModel
+from diploee.power.event_windows import EventWindowSearch
 from diploee.steps import generate_jobs, job_segments, power_series, schedule_jobs
 
 

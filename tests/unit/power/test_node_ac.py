@@ -13,8 +13,9 @@ from builders import job_table, tiny_library, tiny_scenario
 import diploee
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.loads.jobs.lowering import lower_jobs
-from diploee.power import PowerModel, Segments, power_stream, with_ac_profiles
-from diploee.power.blocks import Method
+from diploee.power import Segments
+from diploee.power.blocks import Method, PowerModel, power_stream
+from diploee.power.node_ac import with_ac_profiles
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
 from diploee.scenario import Scenario, load_scenario

@@ -17,7 +17,8 @@ from diploee.power.blocks import Method
 from diploee.power.direct import EnergyTables
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule import Schedule
+from diploee.schedule.schedule import NEVER_MS
 from diploee.steps import generate_jobs, job_segments, power_blocks, power_series, schedule_jobs
 
 IDLE_W = 400

@@ -17,13 +17,15 @@ import pytest
 from diploee.drawing.charts import Chart, Line, Marks, log_ticks
 from diploee.errors import InputError
 from diploee.metrics.cause_words import cause_words
-from diploee.reports import build_report, read_run, report_page
+from diploee.reports.build import build_report
 from diploee.reports.common import near_range
 from diploee.reports.content import PageTable, Section
+from diploee.reports.data import read_run
 from diploee.reports.grid_charts import worst_window_psd
 from diploee.reports.grid_data import GridView, grid_view, power_from
 from diploee.reports.grid_section import withheld
 from diploee.reports.grid_tables import seconds
+from diploee.reports.page import report_page
 from diploee.reports.words import moment, pattern_for
 from diploee.units import KILOWATT
 

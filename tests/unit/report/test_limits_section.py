@@ -11,7 +11,7 @@ import pytest
 from command_line import call
 from sweep_builders import UTILIZATION, tiny_sweep
 
-from diploee.reports import build_report
+from diploee.reports.build import build_report
 from diploee.sweeps import run_sweep
 
 

@@ -13,9 +13,11 @@ from builders import tiny_library, tiny_scenario
 
 from diploee.drawing.charts import Band, Line
 from diploee.outputs import open_run
-from diploee.reports import build_report, read_run, report_page
+from diploee.reports.build import build_report
+from diploee.reports.data import read_run
 from diploee.reports.limits_section import limit_lines
 from diploee.reports.overview_chart import overview_chart
+from diploee.reports.page import report_page
 from diploee.reports.words import short_boundary
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate

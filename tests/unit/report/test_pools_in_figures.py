@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from diploee.drawing.charts import Bars, Carpet, Chart, Line
-from diploee.reports import RunData, build_report, read_run
-from diploee.reports.data import REST
+from diploee.reports.build import build_report
+from diploee.reports.data import REST, RunData, read_run
 from diploee.reports.event_window_charts import event_windows_chart, read_event_window
 from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
 from diploee.reports.grid_data import grid_view

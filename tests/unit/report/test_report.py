@@ -20,14 +20,11 @@ from builders import tiny_library, tiny_scenario
 from diploee.drawing.charts import Band
 from diploee.drawing.plotly import plotly_figure
 from diploee.errors import InputError, OutputError, OutputExistsError
-from diploee.reports import (
-    Report,
-    build_report,
-    read_run,
-    report_page,
-    write_pictures,
-    write_report,
-)
+from diploee.reports import write_report
+from diploee.reports.build import build_report, write_pictures
+from diploee.reports.content import Report
+from diploee.reports.data import read_run
+from diploee.reports.page import report_page
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from diploee.errors import PolicyError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels
-from diploee.scenario import Pool, StandingNodes
+from diploee.scenario import Pool
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule import (
     ActedSchedule,
     Action,

@@ -7,7 +7,8 @@ from builders import job_table, queued_at, schedule_pool
 
 from diploee.errors import WorkloadError
 from diploee.scenario import Pool
-from diploee.schedule import NEVER_MS, Engine, Schedule
+from diploee.schedule import Schedule
+from diploee.schedule.schedule import NEVER_MS, Engine
 
 Row = tuple[int, int, int]  # submit_ms, n_nodes, duration_ms
 

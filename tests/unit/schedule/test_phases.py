@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from diploee import Run, simulate
 from diploee.errors import ScenarioError
 from diploee.metrics.cause_words import cause_words
-from diploee.scenario import Pool, StandingNodes
-from diploee.schedule import NEVER_MS, ClusterView, Engine, StrictFifo
-from diploee.schedule.schedule import Cluster
+from diploee.scenario import Pool
+from diploee.scenario.pools import StandingNodes
+from diploee.schedule import ClusterView, StrictFifo
+from diploee.schedule.schedule import NEVER_MS, Cluster, Engine
 from diploee.site import scaled
 
 POOL = {"node_type": "node", "n_nodes": 5_004}

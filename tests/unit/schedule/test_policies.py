@@ -12,13 +12,15 @@ from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.errors import PolicyError, WorkloadError
-from diploee.scenario import Pool, StandingNodes
-from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
+from diploee.scenario import Pool
+from diploee.scenario.pools import StandingNodes
+from diploee.schedule import ClusterView, Policy, StrictFifo
 from diploee.schedule.acting import ActingPools
 from diploee.schedule.actions import Start
 from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.context import Context, JobTable
 from diploee.schedule.policy import has_twin
+from diploee.schedule.schedule import NEVER_MS
 from diploee.schedule.simpy_engine import SimpyCluster
 
 

@@ -11,10 +11,10 @@ from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
 from diploee.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.schedule import ClusterView, Engine, Start
+from diploee.schedule import ClusterView, Start
 from diploee.schedule.context import Context, JobTable
 from diploee.schedule.policies.priority import MultifactorPriority, PrioritySpec
-from diploee.schedule.schedule import Cluster
+from diploee.schedule.schedule import Cluster, Engine
 from diploee.steps import generate_jobs
 
 

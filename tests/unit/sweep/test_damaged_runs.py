@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from sweep_builders import sweep_content, tiny_sweep
 
-from diploee.sweeps import Outcome, SweepResult, run_sweep
+from diploee.sweeps import SweepResult, run_sweep
 from diploee.sweeps.record import read_record
 from diploee.sweeps.store import open_store
+from diploee.sweeps.task import Outcome
 
 FILES = (
     *("facility.parquet", "jobs.parquet", "load_shape.parquet"),

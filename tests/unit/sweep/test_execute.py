@@ -17,7 +17,8 @@ from diploee import simulate
 from diploee.errors import DiploeeError, InputError
 from diploee.metric import flatten
 from diploee.profiles import ProfileLibrary
-from diploee.sweeps import Outcome, RunTask, Sweep, run_sweep, run_task
+from diploee.sweeps import RunTask, Sweep, run_sweep
+from diploee.sweeps.task import Outcome, run_task
 
 NO_PLACES = (
     *("", " ", "://", ":///", "://x", "file://", "memory://", "s3:///", "1://x", "a b://x"),

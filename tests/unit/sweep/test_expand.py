@@ -14,9 +14,8 @@ from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 from diploee.inputs import load_inputs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.sweeps import expand
 from diploee.sweeps.draws import DRAWS, Draw
-from diploee.sweeps.expand import run_hash
+from diploee.sweeps.expand import expand, run_hash
 
 IDLE = "facility.node_types.node.idle_power_w"
 

@@ -10,7 +10,8 @@ from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 
 from diploee.errors import InputError, ScenarioError
 from diploee.profiles import ProfileLibrary
-from diploee.sweeps import expand, load_ensemble, load_sweep, shipped_sweeps, sweep_from_dict
+from diploee.sweeps import load_ensemble, load_sweep, shipped_sweeps, sweep_from_dict
+from diploee.sweeps.expand import expand
 
 GOOD = [0.2, 0.4]
 

@@ -15,8 +15,8 @@ import yaml
 from builders import tiny_data
 from sweep_builders import sweep_file
 
-from diploee.sweeps import Outcome, RunTask, load_sweep, run_sweep
-from diploee.sweeps.task import SweepWorker, in_process
+from diploee.sweeps import RunTask, load_sweep, run_sweep
+from diploee.sweeps.task import Outcome, SweepWorker, in_process
 
 LOG = "submit,start,duration,nodes\n0,0,600,1\n60,90,1200,2\n"
 

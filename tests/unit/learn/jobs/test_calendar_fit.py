@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from diploee.errors import WorkloadError
-from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.calendar_fit import (
     fit_calendar,
     week_limits,
@@ -24,6 +23,7 @@ from diploee.learn.jobs.dispersion import (
     fit_dispersion,
 )
 from diploee.learn.jobs.hours import HourCounts, count_hours
+from diploee.learn.jobs.job_log_fit import fit_job_log
 from diploee.learn.week_shape import IN_WORDS, Detail
 from diploee.scenario import ClassRule
 from diploee.steps import generate_jobs

@@ -14,7 +14,7 @@ from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
 from diploee.cli.fit import fit_command
-from diploee.learn.jobs import JobLogFit, fit_job_log
+from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.learn.jobs.likeness import with_generated_year
 from diploee.loads.jobs.job_log import NO_GPU, JobLog
 from diploee.scenario import ClassRule, load_scenario

@@ -14,9 +14,9 @@ from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from scipy import stats
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.classes import group_jobs
 from diploee.learn.jobs.job_fragment import fragment_text
+from diploee.learn.jobs.job_log_fit import fit_job_log
 from diploee.learn.jobs.shares import share_limits, total_limits
 from diploee.learn.jobs.summary import fit_lines
 from diploee.loads.import_counts import ImportCounts

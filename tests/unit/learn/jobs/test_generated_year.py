@@ -11,9 +11,8 @@ import yaml
 from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
-from diploee.learn.jobs import JobLogFit, fit_job_log
 from diploee.learn.jobs.job_fragment import fragment_text
-from diploee.learn.jobs.job_log_fit import LoggedJobs
+from diploee.learn.jobs.job_log_fit import JobLogFit, LoggedJobs, fit_job_log
 from diploee.learn.jobs.likeness import hourly_busy_nodes, with_generated_year
 from diploee.learn.jobs.summary import figure_lines
 from diploee.scenario import ClassRule, scenario_from_dict

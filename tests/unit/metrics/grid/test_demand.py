@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from diploee.metrics import Distribution
+from diploee.measures.distribution import Distribution
 from diploee.metrics.run_metrics import GridMetrics
 
 START = datetime(2018, 1, 31, 22, tzinfo=UTC)
