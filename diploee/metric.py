@@ -167,7 +167,15 @@ def of_curve(key: str) -> bool:
 
 
 def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
-    """Return what is declared of a key, its label filled in; None where nothing is."""
+    """Return the metric that is declared for a key, its label filled in; None where none is.
+
+    Parameters
+    ----------
+    key : str
+        Dotted key of a value in ``metrics.json``.
+    metrics : iterable of Metric
+        Declared metrics.
+    """
     for metric in metrics:
         if found := _pattern(metric.key).fullmatch(key):
             parts = {name: part for name, part in found.groupdict().items() if part}

@@ -19,15 +19,15 @@ from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
 from diploee.loads.jobs.lowering import JobLoad, PiecesOf, lower_jobs
 from diploee.loads.jobs.streams import JobStreams
-from diploee.power import PowerBlock, Segments, power_stream
-from diploee.power.blocks import Method, device_block
+from diploee.power import PowerBlock, Segments
+from diploee.power.blocks import Method, device_block, power_stream
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import Scenario
-from diploee.schedule import ActedSchedule, Engine, Schedule
+from diploee.schedule import ActedSchedule, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.policy import Policy
-from diploee.schedule.schedule import Cluster, in_order_of_submission
+from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.site import power_model
 from diploee.tables import concat
 
@@ -113,7 +113,18 @@ def schedule_jobs(
     engine: Engine = "simpy",
     policies: Mapping[str, Policy] | None = None,
 ) -> Schedule:
-    """Schedule jobs on the pools of a scenario; for arguments and errors see `Cluster`.
+    """Schedule jobs on the pools of a scenario.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        Jobs in the order of submission.
+    scenario : Scenario
+        Its pools and their queue disciplines.
+    engine : {"simpy", "compiled"}
+        SimPy, or the compiled loop with the same starts.
+    policies : mapping of str to Policy, optional
+        Your policies by the name of their pool, in place of the scenario's.
 
     Raises
     ------

@@ -40,7 +40,13 @@ def shipped(kind: ShippedKind = "scenario") -> dict[str, Path]:
 
 
 def scenarios(kind: ShippedKind = "scenario") -> dict[str, str]:
-    """Return what ships by name with what it says that it is."""
+    """Return the files that ship, each name with its description.
+
+    Parameters
+    ----------
+    kind : {"scenario", "sweep", "limits"}
+        Kind of the files.
+    """
     return {name: _told(path, kind) for name, path in shipped(kind).items()}
 
 
@@ -121,14 +127,34 @@ def _with_values(
 
 
 def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:
-    """Check a run against limits: loaded ones, their file, or the name of a preset."""
+    """Check a run against limits.
+
+    Parameters
+    ----------
+    run : Run or path
+        Run, or its folder.
+    against : Limits, path or str
+        Limits, their file, or the name of a preset.
+    """
     return _opened(run).limits(against)
 
 
 def export(
     run: Run | Path | str, format_name: str, out: Path | str | None = None, **options: Any
 ) -> Path:
-    """Write a run's power in the format of a planner's tool; options as in `Run.export`."""
+    """Write a run's power in the format of a planner's tool, and return its path.
+
+    Parameters
+    ----------
+    run : Run or path
+        Run, or its folder.
+    format_name : str
+        A name in `diploee.outputs.export.FORMATS`.
+    out : path, optional
+        File or folder to write; named after the run by default.
+    **options : object
+        Fields of `diploee.outputs.export.Options`, and ``force=True``.
+    """
     return _opened(run).export(format_name, out, **options)
 
 

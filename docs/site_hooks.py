@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
+import griffe
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
+import diploee
 from diploee.cli.reference import commands_reference
 from diploee.scenario import Scenario
 from diploee.scenario.key_reference import markdown_reference
@@ -26,6 +31,23 @@ PLACES = {
 FORMULAS = ("theory.md", "nomenclature.md")
 
 
+def public_names() -> dict[str, list[str]]:
+    """Return the public names of each package that has a front, `diploee` first."""
+    packages = [
+        "diploee",
+        *(m.name for m in walk_packages(diploee.__path__, "diploee.") if m.ispkg),
+    ]
+    found = {name: getattr(import_module(name), "__all__", []) for name in packages}
+    return {name: names for name, names in found.items() if names}
+
+
+def on_config(config: Any) -> Any:
+    """Add a page for each front to the navigation, behind the page of Python."""
+    (reference,) = (part["Reference"] for part in config["nav"] if "Reference" in part)
+    reference.append({"Public names": [{name: _page(name)} for name in public_names()]})
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages and the notebooks."""
     pages = {
@@ -37,6 +59,10 @@ def on_files(files: Any, config: Any) -> Any:
             SweepSpec, "Every key of a sweep file", "diploee schema --sweep --markdown"
         ),
     }
+    for package, names in public_names().items():
+        about = import_module(package).__doc__ or ""
+        entries = "\n\n".join(f"::: {package}.{name}" for name in names)
+        pages[_page(package)] = f"# {package}\n\n{about}\n\n{entries}\n"
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text("utf-8"))["cells"]
         pages[f"notebooks/{path.stem}.md"] = "\n\n".join(t for c in cells for t in _texts(c))
@@ -55,6 +81,42 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = re.sub(r"\$\$(.+?)\$\$", lambda m: _formula(m[1], "block"), markdown, flags=re.S)
         markdown = re.sub(r"\$(.+?)\$", lambda m: _formula(m[1], "inline"), markdown)
     return markdown
+
+
+def _page(package: str) -> str:
+    return f"reference/python/{package}.md"
+
+
+class FieldTexts(griffe.Extension):
+    """Show what fields are: of a dataclass its comment, of a model its description."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Make the text of each field, written once in the code, its docstring."""
+        lines = cls.lines_collection[cls.filepath]
+        for field in cls.members.values():
+            if field.is_attribute and not field.is_alias and not field.docstring and field.lineno:
+                text = field_text(lines, field.lineno, field.endlineno)
+                field.docstring = griffe.Docstring(text, parent=field) if text else None
+
+
+def field_text(lines: list[str], first: int, last: int) -> str:
+    """Return the text of the field on some lines of a file, from 1; "" if none.
+
+    A comment above several fields is that of each of them without one beside it.
+    """
+    for node in ast.walk(ast.parse("\n".join(lines[first - 1 : last]).strip())):
+        if isinstance(node, ast.keyword) and node.arg == "description":
+            return str(ast.literal_eval(node.value)) if isinstance(node.value, ast.Constant) else ""
+    _, beside, comment = lines[last - 1].partition("  # ")
+    if beside:
+        return comment
+    while re.match(r" +\w+:", lines[first - 2]) and "  # " not in lines[first - 2]:
+        first -= 1
+    above: list[str] = []
+    while lines[first - 2].lstrip().startswith("#"):
+        first -= 1
+        above.insert(0, lines[first - 1].strip().removeprefix("# "))
+    return " ".join(above)
 
 
 def _formula(latex: str, display: str) -> str:

@@ -1,1 +1,12 @@
 """One way to draw: `charts` describe figures, `plotly` puts them on a page, `pictures` in files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.drawing.pictures import Picture as Picture
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

@@ -46,7 +46,15 @@ class ColumnMeter:
 
 
 class EnergyMeter(ColumnMeter):
-    """The energy of a column of power [W], by the key of its metric, in MWh."""
+    """The energy of a column of power [W], by the key of its metric, in MWh.
+
+    Parameters
+    ----------
+    column : str
+        Name of the column [W].
+    key : str
+        Key of the metric [MWh].
+    """
 
     def __init__(self, column: str, key: str) -> None:
         super().__init__({key: (Energy(), column)})

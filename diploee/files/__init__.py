@@ -6,35 +6,18 @@ the end: what stands there is exchanged in one step where the system can. What a
 left is found by the next one that writes there: it is put right and removed.
 """
 
-from diploee.files.places import (
-    FolderKind,
-    check_file,
-    check_folder,
-    check_is_file,
-    entries_beyond,
-    is_disk_full,
-    local_place,
-    reason,
-)
-from diploee.files.staging import is_staged, remove_leftovers, try_lock
-from diploee.files.writing import Writing, is_late, uninterrupted, whole_file, whole_folder, writing
-
-__all__ = [
-    "FolderKind",
-    "Writing",
-    "check_file",
-    "check_folder",
-    "check_is_file",
-    "entries_beyond",
-    "is_disk_full",
-    "is_late",
-    "is_staged",
-    "local_place",
-    "reason",
-    "remove_leftovers",
-    "try_lock",
-    "uninterrupted",
-    "whole_file",
-    "whole_folder",
-    "writing",
-]
+from diploee.files.places import FolderKind as FolderKind
+from diploee.files.places import check_file as check_file
+from diploee.files.places import check_folder as check_folder
+from diploee.files.places import check_is_file as check_is_file
+from diploee.files.places import local_place as local_place
+from diploee.files.places import reason as reason
+from diploee.files.staging import is_staged as is_staged
+from diploee.files.staging import remove_leftovers as remove_leftovers
+from diploee.files.staging import try_lock as try_lock
+from diploee.files.writing import Writing as Writing
+from diploee.files.writing import is_late as is_late
+from diploee.files.writing import uninterrupted as uninterrupted
+from diploee.files.writing import whole_file as whole_file
+from diploee.files.writing import whole_folder as whole_folder
+from diploee.files.writing import writing as writing

@@ -233,7 +233,13 @@ LONGEST_NAME = 150
 
 
 def shipped_folder(kind: str) -> Path:
-    """Return the folder of what ships with the package."""
+    """Return the folder of what ships with the package.
+
+    Parameters
+    ----------
+    kind : {"profiles", "scenarios"}
+        Folder of the repository.
+    """
     checkout = _PACKAGE.parent / kind
     if (_PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
         return checkout

@@ -5,26 +5,32 @@ Names are imported on first use: the command line lists its options without load
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.importers.job_logs import JOB_LOG_FORMATS as JOB_LOG_FORMATS
-    from diploee.importers.job_logs import read_job_log as read_job_log
-    from diploee.importers.request_traces import TRACE_FORMATS as TRACE_FORMATS
-    from diploee.importers.request_traces import read_request_trace as read_request_trace
+    from diploee.errors import LogFormatError as LogFormatError
+    from diploee.importers.job_logs.options import JobLogOptions as JobLogOptions
+    from diploee.importers.job_logs.raw_log import JobLogFormat as JobLogFormat
+    from diploee.importers.job_logs.raw_log import RawJobs as RawJobs
+    from diploee.importers.job_logs.raw_log import RawLog as RawLog
+    from diploee.importers.job_logs.read import JOB_LOG_FORMATS as JOB_LOG_FORMATS
+    from diploee.importers.job_logs.read import read_job_log as read_job_log
+    from diploee.importers.power_logs.curves import SkippedRun as SkippedRun
+    from diploee.importers.power_logs.mlperf_power import import_mlperf_power as import_mlperf_power
+    from diploee.importers.power_logs.nlr_genai import DatasetImport as DatasetImport
+    from diploee.importers.power_logs.nlr_genai import import_nlr_genai as import_nlr_genai
+    from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi as import_nvidia_smi
+    from diploee.importers.power_logs.plain import import_plain as import_plain
+    from diploee.importers.power_logs.wattameter import import_wattameter as import_wattameter
+    from diploee.importers.request_traces.read import TRACE_FORMATS as TRACE_FORMATS
+    from diploee.importers.request_traces.read import read_request_trace as read_request_trace
+    from diploee.importers.request_traces.trace_format import TraceFormat as TraceFormat
+    from diploee.importers.serving.batches import load_batches as load_batches
+    from diploee.importers.serving.service_curves import load_latency_curve as load_latency_curve
+    from diploee.importers.serving.service_curves import load_power_curve as load_power_curve
+    from diploee.importers.weather_files import read_weather as read_weather
+    from diploee.textio.text import Text as Text
+else:
+    from diploee.fronts import front
 
-_HOMES = {
-    "JOB_LOG_FORMATS": "job_logs",
-    "TRACE_FORMATS": "request_traces",
-    "read_job_log": "job_logs",
-    "read_request_trace": "request_traces",
-}
-
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"diploee.importers.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'diploee.importers' has no attribute '{name}'")
+    __all__, __getattr__, __dir__ = front(__name__)

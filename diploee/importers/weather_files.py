@@ -90,6 +90,13 @@ _FORMATS = {
 def read_weather(path: Path) -> WeatherYear:
     """Read a year of weather; the format is recognised by the first lines.
 
+    Parameters
+    ----------
+    path : pathlib.Path
+        File in EPW, TMY3 or the form of the National Solar Radiation Database.
+
+    Notes
+    -----
     Records of EPW and TMY3 hold at the end of their hour ("at the time indicated" [NREL/
     TP-581-43156]), those of the National Solar Radiation Database at their stamp.
     """

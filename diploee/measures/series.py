@@ -31,7 +31,20 @@ _SUMMED = 1 << 20
 
 
 def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Array:
-    """Return power [W] in quanta, rounded; `ValueError` for no number or one beyond the largest."""
+    """Return power in quanta of 1/64 W, rounded.
+
+    Parameters
+    ----------
+    power_w : numpy.ndarray
+        Power [W].
+    largest_w : float
+        Largest magnitude that is allowed [W].
+
+    Raises
+    ------
+    ValueError
+        For no number, or one beyond the largest.
+    """
     if power_w.size and not np.abs(power_w).max() <= largest_w:
         raise ValueError(f"power must be finite and within {largest_w:g} W")
     quanta = power_w * QUANTA_PER_W
@@ -40,7 +53,15 @@ def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Arr
 
 
 def to_mw(quanta: float, n_summed: int = 1) -> float:
-    """Return a sum of `n_summed` values in quanta as their mean [MW]."""
+    """Return a sum of values in quanta as their mean [MW].
+
+    Parameters
+    ----------
+    quanta : float
+        Sum [1/64 W].
+    n_summed : int
+        Number of values in it.
+    """
     return float(quanta) / (QUANTA_PER_MW * n_summed)
 
 

@@ -1,20 +1,17 @@
 """Metrics: pure functions and accumulators over power blocks and schedules."""
 
-from diploee.measures.distribution import Distribution
-from diploee.metrics.attribution import Attribution
-from diploee.metrics.catalogue import MEASURES, RunMeasure
-from diploee.metrics.causes import Causes
-from diploee.metrics.demand import FacilityMetrics, power_metrics, utilization_metrics
-from diploee.metrics.run_metrics import RunMetrics
+from __future__ import annotations
 
-__all__ = [
-    "MEASURES",
-    "Attribution",
-    "Causes",
-    "Distribution",
-    "FacilityMetrics",
-    "RunMeasure",
-    "RunMetrics",
-    "power_metrics",
-    "utilization_metrics",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.metric import Metric as Metric
+    from diploee.metric import find_metric as find_metric
+    from diploee.metrics.catalogue import MEASURES as MEASURES
+    from diploee.metrics.catalogue import RunMeasure as RunMeasure
+    from diploee.metrics.catalogue import declared_metrics as declared_metrics
+    from diploee.metrics.catalogue import metrics_of_runs as metrics_of_runs
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

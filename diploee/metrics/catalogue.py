@@ -41,7 +41,7 @@ TRANSIENT_METRICS = (
 class RunMeasure:
     """A measure of the power of runs, whose values are in the block `measures.<name>`."""
 
-    name: str
+    name: str  # of its block
     metrics: tuple[Metric, ...]  # with keys below the block
     # Its result: values by what follows the block in their keys
     open: Callable[[WallClock], Measure]
@@ -106,9 +106,12 @@ ASKED = (
 
 
 def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
-    """Return the metrics that stand for the runs of a sweep: the chosen keys, else main and asked.
+    """Return the metrics that tables of several runs show.
 
-    A key that nothing is declared of is shown as it is.
+    Parameters
+    ----------
+    chosen : iterable of str
+        Their keys, shown as they are where nothing is declared; the main ones by default.
     """
     known = declared_metrics()
     if chosen:

@@ -1,38 +1,22 @@
 """Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
 
-from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile, write_event_windows
-from diploee.outputs.folder import (
-    MANIFEST,
-    METRICS_FILE,
-    RUN_FOLDER,
-    build_manifest,
-    default_folder,
-    expected_mb,
-    run_files,
-    serving_entries,
-    write_json,
-)
-from diploee.outputs.jobs_file import JOBS_FILE, JobsFile
-from diploee.outputs.reader import Run, open_run
-from diploee.outputs.series import RunSeries, SeriesBlock
+from __future__ import annotations
 
-__all__ = [
-    "FACILITY_FILE",
-    "JOBS_FILE",
-    "MANIFEST",
-    "METRICS_FILE",
-    "RUN_FOLDER",
-    "FacilityFile",
-    "JobsFile",
-    "Run",
-    "RunSeries",
-    "SeriesBlock",
-    "build_manifest",
-    "default_folder",
-    "expected_mb",
-    "open_run",
-    "run_files",
-    "serving_entries",
-    "write_event_windows",
-    "write_json",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.errors import OutputError as OutputError
+    from diploee.errors import OutputExistsError as OutputExistsError
+    from diploee.outputs.facility_file import FACILITY_FILE as FACILITY_FILE
+    from diploee.outputs.folder import MANIFEST as MANIFEST
+    from diploee.outputs.folder import METRICS_FILE as METRICS_FILE
+    from diploee.outputs.jobs_file import JOBS_FILE as JOBS_FILE
+    from diploee.outputs.reader import Measured as Measured
+    from diploee.outputs.reader import Run as Run
+    from diploee.outputs.reader import open_run as open_run
+    from diploee.outputs.series import RunSeries as RunSeries
+    from diploee.outputs.series import SeriesBlock as SeriesBlock
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

@@ -328,6 +328,11 @@ class Run:
 def open_run(folder: Path | str) -> Run:
     """Open a run folder.
 
+    Parameters
+    ----------
+    folder : path
+        Folder that `diploee.run` wrote.
+
     Raises
     ------
     InputError

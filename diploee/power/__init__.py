@@ -1,29 +1,14 @@
 """Power: loads lower to segments, segments sum to power blocks with exact energy."""
 
-from diploee.power.blocks import (
-    AC_COLUMNS,
-    PHASE_COLUMNS,
-    POWER_COLUMNS,
-    PowerBlock,
-    PowerModel,
-    device_block,
-    power_stream,
-)
-from diploee.power.event_windows import EventWindow, EventWindowSearch
-from diploee.power.node_ac import with_ac_profiles
-from diploee.power.segments import Segments, absent_nodes
+from __future__ import annotations
 
-__all__ = [
-    "AC_COLUMNS",
-    "PHASE_COLUMNS",
-    "POWER_COLUMNS",
-    "EventWindow",
-    "EventWindowSearch",
-    "PowerBlock",
-    "PowerModel",
-    "Segments",
-    "absent_nodes",
-    "device_block",
-    "power_stream",
-    "with_ac_profiles",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.power.blocks import PowerBlock as PowerBlock
+    from diploee.power.event_windows import EventWindow as EventWindow
+    from diploee.power.segments import Segments as Segments
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

@@ -54,7 +54,15 @@ class LibraryCheck:
 def check_library(
     *folders: Path | str, idle_w: float | None = None, rated_w: float | None = None
 ) -> LibraryCheck:
-    """Read every file of one or several folders and report what is wrong with it."""
+    """Read every file of one or several folders and report what is wrong with it.
+
+    Parameters
+    ----------
+    *folders : path
+        Folders of profiles.
+    idle_w, rated_w : float, optional
+        Idle and rated power of a node that profiles are compared with [W].
+    """
     least_w = IDLE_W if idle_w is None else idle_w
     most_w = RATED_W if rated_w is None else rated_w
     if not 0 <= least_w < most_w < np.inf:

@@ -273,6 +273,11 @@ class StoredProfile:
 def read_profile(path: Path) -> PowerProfile:
     """Read and check one profile file.
 
+    Parameters
+    ----------
+    path : pathlib.Path
+        Parquet file of a profile.
+
     Raises
     ------
     ProfileError

@@ -9,20 +9,16 @@ The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for 
 files (`datasheet_files`).
 """
 
-from diploee.drawing.charts import Chart
-from diploee.reports.build import build_report, report, write_pictures, write_report
-from diploee.reports.content import Report
-from diploee.reports.data import RunData, read_run
-from diploee.reports.page import report_page
+from __future__ import annotations
 
-__all__ = [
-    "Chart",
-    "Report",
-    "RunData",
-    "build_report",
-    "read_run",
-    "report",
-    "report_page",
-    "write_pictures",
-    "write_report",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.reports.build import report as report
+    from diploee.reports.build import write_report as write_report
+    from diploee.reports.compare import Comparison as Comparison
+    from diploee.reports.datasheet_files import write_datasheet as write_datasheet
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

@@ -98,6 +98,11 @@ class Comparison:
 def compare(*runs: Run | Path | str) -> Comparison:
     """Compare runs with the first of them.
 
+    Parameters
+    ----------
+    *runs : Run or path
+        Runs, or their folders.
+
     Examples
     --------
     >>> found = compare("runs/today", "runs/next-year")  # doctest: +SKIP

@@ -14,8 +14,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
-from diploee.outputs import open_run, run_files
-from diploee.outputs.folder import refuse_in_run
+from diploee.outputs import open_run
+from diploee.outputs.folder import refuse_in_run, run_files
 from diploee.reports.datasheet import DataSheet, Figure, SheetSection, data_sheet
 from diploee.reports.page import is_report, rendered
 
@@ -33,7 +33,23 @@ def write_datasheet(
     peaks: Path | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Write the data sheet of a run; return the files."""
+    """Write the data sheet of a run; return the files.
+
+    Parameters
+    ----------
+    folder : path
+        Run folder.
+    out : path
+        Page to write.
+    csv_file, xlsx : pathlib.Path, optional
+        Table and workbook of its figures.
+    limits : sequence of str
+        Files or names of limits to check.
+    peaks : pathlib.Path, optional
+        CSV file of a utility's peak intervals.
+    force : bool
+        Replace existing files.
+    """
     run = open_run(folder)
     if xlsx is not None and find_spec("openpyxl") is None:
         raise InputError(

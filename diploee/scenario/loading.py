@@ -369,6 +369,11 @@ def content_hash(path: Path) -> str | None:
     """Return the SHA-256 of a file, or of the names and contents of a folder's files.
 
     None where there is none: whoever reads it says so.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        File or folder.
     """
     if path.is_file():
         return _sha256(path)

@@ -49,23 +49,23 @@ class Preempt:
 class Resume:
     """Let a suspended job work on."""
 
-    job: int
+    job: int  # its number
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
     """Run a running job on other nodes; it is stopped, its work saved, and started again."""
 
-    job: int
-    n_nodes: int
+    job: int  # its number
+    n_nodes: int  # its nodes from then on
 
 
 @dataclass(frozen=True, slots=True)
 class SetLevel:
     """Cap the GPUs of a running job at a level; 0 = uncapped."""
 
-    job: int
-    level: int
+    job: int  # its number
+    level: int  # of the cap
 
 
 Action = Start | Preempt | Resume | Resize | SetLevel

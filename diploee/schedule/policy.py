@@ -112,6 +112,11 @@ def has_twin(engine: str) -> Callable[[P], P]:
     """Return a decorator that says which engine is the twin of a policy.
 
     It holds for that class alone: one derived from it may decide otherwise.
+
+    Parameters
+    ----------
+    engine : str
+        ``"module:Class"`` of the twin.
     """
 
     def register(policy: P) -> P:

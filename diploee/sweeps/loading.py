@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from diploee.errors import MOST_PROBLEMS, ScenarioError, did_you_mean, one_of
 from diploee.files.places import find_shipped, shipped_folder
 from diploee.plain_data import KeyPath, checked
-from diploee.scenario import Scenario, find_scenario, load_scenario
+from diploee.scenario import Scenario, load_scenario
+from diploee.scenario.loading import find_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.sweeps.spec import SweepSpec, groups_of, spec_problems
 
@@ -96,12 +97,20 @@ def sweep_from_dict(
     source: str | None = None,
     lines: Mapping[KeyPath, int] | None = None,
 ) -> Sweep:
-    """Check a sweep given as plain data; arguments as the fields of `Sweep`.
+    """Check a sweep given as plain data.
 
     Parameters
     ----------
+    data : mapping
+        Contents of a sweep file.
+    name : str
+        Its name.
     folder : pathlib.Path, optional
         Where a relative `base` starts from; the working folder by default.
+    source : str, optional
+        Name of the file in errors.
+    lines : mapping, optional
+        Line of each key in the file, for errors.
 
     Raises
     ------

@@ -82,5 +82,19 @@ def ensemble(
     accuracy: float | None = None,
     **options: Any,
 ) -> SweepResult:
-    """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread."""
+    """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread.
+
+    Parameters
+    ----------
+    asked : path or str
+        Name or file of a scenario or of a sweep.
+    out : path, optional
+        Folder to write.
+    seeds : int, optional
+        Number of seeds of each point; those of the sweep by default.
+    accuracy : float, optional
+        Relative half width to reach, 0-1, from which the number of seeds that it needs follows.
+    **options : object
+        Arguments of `sweep`.
+    """
     return sweep(load_ensemble(asked, seeds, accuracy), out, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from ast import literal_eval
 from importlib import import_module
 from inspect import isfunction
 from pathlib import Path
@@ -41,10 +42,12 @@ def test_functions_of_the_package_stay_functions_whatever_is_imported() -> None:
     assert diploee.metrics.catalogue.declared_metrics()
 
 
-def test_importing_the_package_loads_neither_pandas_nor_a_module_of_its_own() -> None:
-    code = "import diploee, sys; print([m for m in sys.modules if m.startswith('diploee.')])"
+def test_importing_the_package_loads_none_of_its_rooms_and_no_library() -> None:
+    code = "import sys; before = {*sys.modules}; import diploee; print({*sys.modules} - before)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "[]"
+    loaded = literal_eval(ended.stdout)
+    libraries = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert libraries == {"diploee", "diploee.fronts"}
 
 
 def test_a_run_takes_target_seed_and_values_as_the_scenario_has_them(tiny_run: Run) -> None:

@@ -4,6 +4,5 @@ A format's own module says which column is what (`raw_log`), `read` chooses amon
 and `repeats` tell which rows are jobs. ``JOB_LOG_FORMATS.register`` adds a format from outside.
 """
 
-from diploee.importers.job_logs.read import JOB_LOG_FORMATS, read_job_log
-
-__all__ = ["JOB_LOG_FORMATS", "read_job_log"]
+from diploee.importers.job_logs.read import JOB_LOG_FORMATS as JOB_LOG_FORMATS
+from diploee.importers.job_logs.read import read_job_log as read_job_log

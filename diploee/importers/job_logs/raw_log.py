@@ -63,8 +63,15 @@ class JobLogFormat:
 class RawJobs(Table):
     """Rows of a log as it says them, in the order of the file.
 
-    Times are `MISSING_MS`, counts and energies NaN where the log has none; a run time may be zero
-    or negative. The columns are those of `JobRecords`, `run_ms` is the logged run time.
+    Attributes
+    ----------
+    start_ms, submit_ms, end_ms, run_ms, requested_ms
+        Times [ms]: start, submission, end, logged run time (zero or negative as well), and the run
+        time that was requested (0 if none); `MISSING_MS` where the log has none.
+    n_nodes, n_gpus, energy_j
+        Nodes, GPUs, energy [J]; NaN where the log has none.
+    state_id, type_id, user_id, account_id, name_id
+        Indices of the state and of `RawLog.types` and `RawLog.labels`.
     """
 
     start_ms: Int64Array = column("int64")

@@ -69,7 +69,30 @@ def import_nlr_genai(
     force: bool = False,
     progress: Progress | None = None,
 ) -> DatasetImport:
-    """Import the data set in a folder into a library."""
+    """Import the data set in a folder into a library.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of the data set (doi:10.7799/3025227).
+    out : path
+        Folder of the library.
+    origin : str
+        Which of its copies of a run is read; by default the first that there is.
+    what : {"training", ...}
+        Workloads to import.
+    step_ms : int
+        Step of the profiles [ms].
+    force : bool
+        Replace profiles of the same ids.
+    progress : Progress, optional
+        Called as runs are read.
+
+    Raises
+    ------
+    InputError
+        If the folder is no such data set.
+    """
     dataset = find_runs(folder)
     asked = [
         run for run in dataset.runs if what == "all" or run.is_training == (what != "inference")

@@ -3,6 +3,5 @@
 ``TRACE_FORMATS.register`` adds a format from outside.
 """
 
-from diploee.importers.request_traces.read import TRACE_FORMATS, read_request_trace
-
-__all__ = ["TRACE_FORMATS", "read_request_trace"]
+from diploee.importers.request_traces.read import TRACE_FORMATS as TRACE_FORMATS
+from diploee.importers.request_traces.read import read_request_trace as read_request_trace

@@ -38,7 +38,20 @@ NOTES = (
 def load_batches(
     specs: Mapping[str, JobStream], folder: Path
 ) -> dict[tuple[str, str], PowerProfile]:
-    """Read the curves of all classes of offline inference and make the power of their batches."""
+    """Read the curves of all classes of offline inference and make the power of their batches.
+
+    Parameters
+    ----------
+    specs : mapping of str to JobStream
+        Streams of jobs by name.
+    folder : pathlib.Path
+        Where relative file names start from.
+
+    Returns
+    -------
+    dict of (str, str) to PowerProfile
+        Power of a batch by stream and class.
+    """
     found = {}
     for name, spec in specs.items():
         for index, job_class in enumerate(spec.job_classes()):

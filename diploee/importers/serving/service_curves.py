@@ -29,7 +29,8 @@ from diploee.loads.services.replayed_rates import mean_output_tokens
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.neighbours.openg2g.logistic_curves import logistic_curves
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
-from diploee.scenario import LatencyMetric, RequestStream, Service
+from diploee.scenario import RequestStream, Service
+from diploee.scenario.serving import LatencyMetric
 from diploee.textio.values import fail_values
 
 
@@ -93,7 +94,15 @@ def _latency_curve(
 
 
 def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
-    """Read a power curve by shipped name or by path relative to `folder`."""
+    """Read a power curve.
+
+    Parameters
+    ----------
+    name : str
+        Shipped name, or path of a CSV file.
+    folder : pathlib.Path
+        Where a relative path starts from.
+    """
     file = read_curve_file(name, folder)
     rate_rps, mean_w, peak_w = curve_columns(file, ("mean_power_w", "peak_power_w"))
     fail_values(file.table, "peak_power_w", peak_w >= mean_w, "mean_power_w or more")
@@ -103,7 +112,19 @@ def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
 def load_latency_curve(
     name: str, folder: Path, metric: LatencyMetric = "mean_e2e", output_tokens: int = 512
 ) -> tuple[LatencyCurve, CurveFile]:
-    """Read a latency curve by shipped name or by path relative to `folder`."""
+    """Read a latency curve.
+
+    Parameters
+    ----------
+    name : str
+        Shipped name, or path of a CSV file.
+    folder : pathlib.Path
+        Where a relative path starts from.
+    metric : str
+        Latency that is read, a `latency_metric` of services.
+    output_tokens : int
+        Length of the answers; the nearest measured one is read.
+    """
     file = read_curve_file(name, folder)
     of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
     columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))

@@ -53,14 +53,17 @@ class RecoveredWeights:
     (jackknife), months and hours of the week with the other's weights held.
     """
 
-    week_weight: Float64Array  # of the hours of the week, Monday 00:00 first, mean 1
+    # Of the hours of the week, Monday 00:00 first, mean 1; and their limits
+    week_weight: Float64Array
     week_low: Float64Array
     week_high: Float64Array
-    # Of the months, mean 1 over a year of 365 days; None where the series does not cover them
+    # Of the months, mean 1 over a year of 365 days, and their limits; None where the series does
+    # not cover them
     month_weight: Float64Array | None
     month_low: Float64Array | None
     month_high: Float64Array | None
-    jobs_per_day: float  # mean daily count over a week and a year
+    # Mean daily count over a week and a year, and its limits
+    jobs_per_day: float
     jobs_per_day_low: float
     jobs_per_day_high: float
     confidence: float  # level of the limits, 0-1
@@ -68,7 +71,8 @@ class RecoveredWeights:
     residual_std: float  # standard deviation of observed less fitted means, in their unit
     full_share: float  # share of the hours in which the facility was full
     first_hour: np.datetime64  # of the hours below, local time
-    observed_mean: Float64Array  # hourly means: occupancy (0-1), or power [W]
+    # Hourly means, observed and fitted: occupancy (0-1), or power [W]
+    observed_mean: Float64Array
     fitted_mean: Float64Array
     # What the scenario's `facility.size` multiplies rates by; counts are of the site in its size
     size_factor: float

@@ -101,6 +101,23 @@ def fit_requests(
 ) -> RequestFit:
     """Fit a request trace.
 
+    Parameters
+    ----------
+    trace : RequestTrace
+        Requests per step.
+    zero_hour_of_week : float
+        Hour of the week at which a trace without dates starts, Monday 00:00 = 0.
+    months : bool, optional
+        Fit weights of months; by default where the trace supports them.
+    calendar : str
+        Detail of the week, ``"auto"`` for the most that the trace supports.
+    confidence : float
+        Level of the limits, 0-1.
+    output_lengths : tuple of int
+        Lengths of answers that latency curves have [tokens].
+
+    Notes
+    -----
     The first and the last step count for the rates alone, for the trace may begin and end within
     them.
     """

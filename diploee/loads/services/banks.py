@@ -59,9 +59,16 @@ FLAT_MS = 1_000
 class BankLoad:
     """A load of nodes that play the same profiles piece by piece, planned for the whole run.
 
-    `library` has the profiles of `banks` behind those of the loads before; `ac_profiles` are those
-    of them that are sums over nodes, at the nodes' AC input where that is modelled, and `standby_w`
-    is what a node of each service draws while it waits [W], stream after stream.
+    Parameters
+    ----------
+    banks : sequence of Bank
+        Nodes that play profiles.
+    library : ProfileLibrary
+        The profiles of `banks` behind those of the loads before.
+    standby_w : sequence of float
+        Power of a waiting node of each service [W], stream after stream.
+    ac_profiles : mapping of int to PowerProfile, optional
+        Those of them that are sums over nodes, at the nodes' AC input where that is modelled.
     """
 
     columns: Columns = ()

@@ -39,7 +39,13 @@ PROVENANCE = replace(
 
 
 def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
-    """Return the samples of a curve, by rising rate, each with the mean power that it has there."""
+    """Return the samples of a curve, by rising rate, each with the mean power that it has there.
+
+    Parameters
+    ----------
+    curve : PowerCurve
+        Mean and peak power by request rate.
+    """
     if not curve.samples:
         provenance = curve.provenance or PROVENANCE
         return tuple(

@@ -4,11 +4,27 @@ A kind, registered with `LIMITS`, is a model of its keys in YAML that makes chec
 what a run shows; a `Check` turns the stream into comparable values.
 """
 
-from diploee.metrics.limits.check import Check, LimitSpec, Shown, check_of_run
-from diploee.metrics.limits.file import LIMITS, Limits, find_limits, load_limits, shipped_limits
-from diploee.metrics.limits.report import LimitReport, LimitResult, check_limits, seen_by
+from __future__ import annotations
 
-__all__ = [
-    "LIMITS", "Check", "LimitReport", "LimitResult", "LimitSpec", "Limits", "Shown", "check_limits",
-    "check_of_run", "find_limits", "load_limits", "seen_by", "shipped_limits",
-]  # fmt: skip
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.metrics.limits.check import Amount as Amount
+    from diploee.metrics.limits.check import Check as Check
+    from diploee.metrics.limits.check import LimitSpec as LimitSpec
+    from diploee.metrics.limits.check import NotAssessable as NotAssessable
+    from diploee.metrics.limits.check import Shown as Shown
+    from diploee.metrics.limits.check import check_of_run as check_of_run
+    from diploee.metrics.limits.file import LIMITS as LIMITS
+    from diploee.metrics.limits.file import Limits as Limits
+    from diploee.metrics.limits.file import load_limits as load_limits
+    from diploee.metrics.limits.file import shipped_limits as shipped_limits
+    from diploee.metrics.limits.mitigation import Mitigation as Mitigation
+    from diploee.metrics.limits.mitigation import mitigate as mitigate
+    from diploee.metrics.limits.report import LimitReport as LimitReport
+    from diploee.metrics.limits.report import LimitResult as LimitResult
+    from diploee.metrics.limits.report import check_limits as check_limits
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

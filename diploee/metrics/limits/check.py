@@ -68,13 +68,13 @@ class Shown:
     there is none, `nominal` says what the former is. `exports`: its power goes below 0.
     """
 
-    clock: WallClock
-    support: Support
-    horizon_ms: int
+    clock: WallClock  # its intervals
+    support: Support  # the frequencies that it can show
+    horizon_ms: int  # its length [ms]
     peak_mw: float | None
     nominal_mw: float
     nominal: str
-    has_reactive: bool
+    has_reactive: bool  # it has reactive power
     rated_mw: float = 0.0
     exports: bool = False
 
@@ -185,6 +185,7 @@ class Check:
     can show a violation.
     """
 
+    # The limited quantity in words, its largest or least value, and the unit of both
     text: str
     limit: float
     unit: str
@@ -200,10 +201,10 @@ class Check:
     event: Key | None = None
     whole: bool = False
     aside: Callable[[], str] = str
-    key: str = ""
+    key: str = ""  # in the file of limits
     in_windows: bool = False
     of_run: bool = False
-    why_none: str = "the run is too short"
+    why_none: str = "the run is too short"  # reason where there is no value
 
     def __post_init__(self) -> None:
         if self.measure is not None:
@@ -311,7 +312,27 @@ def check_of_run(
     span_ms: int = 0,
     **options: Any,
 ) -> Check:
-    """Return a check of the one value that a measure gives of a whole run; None = no value."""
+    """Return a check of the one value that a measure gives of a whole run.
+
+    Parameters
+    ----------
+    text : str
+        The limited quantity, in words.
+    limit : float
+        Largest value; with ``least=True`` the smallest.
+    unit : str
+        Unit of the limit and of the value.
+    shown : Shown
+        The series to be checked.
+    measure : Measure
+        Takes in the series.
+    value : callable
+        Gives the value at the end; None = no value.
+    span_ms : int
+        Time that the value stands for [ms]; 0 = the whole run.
+    **options : object
+        Fields of `Check`.
+    """
     horizon_ms = shown.horizon_ms
 
     def at_end() -> Values | None:

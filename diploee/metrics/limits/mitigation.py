@@ -100,9 +100,8 @@ class Mitigation:
     least_report: LimitReport | None
     # What the stage measures of itself over the run, such as `battery.discharged_mwh`
     metrics: Mapping[str, float | None]
-    # The run checked against the limits, and with the battery
-    before: LimitReport
-    after: LimitReport
+    before: LimitReport  # the run checked against the limits
+    after: LimitReport  # the same with the battery
     # Resolution of the event windows that it is sized on as well [s]; 0 without such
     window_step_s: float = 0.0
     is_resized: bool = False  # the run's site has its size by `facility.size`
@@ -206,7 +205,15 @@ class Mitigation:
 
 
 def mitigate(run: Run, limits: Limits) -> Mitigation:
-    """Find the smallest battery that keeps a run within limits."""
+    """Find the smallest battery that keeps a run within limits.
+
+    Parameters
+    ----------
+    run : Run
+        Run whose power at the meter is to be kept within limits.
+    limits : Limits
+        Limits; those on ramps, swings, bands and lines size the battery.
+    """
     step_ms = run.scenario.resolution_ms
     n = run.scenario.n_intervals
     if n > MOST_VALUES:

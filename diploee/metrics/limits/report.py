@@ -55,7 +55,7 @@ class LimitResult:
 
     key: str  # in the file
     text: str  # what is limited, in words
-    limit: float
+    limit: float  # largest, or least, value
     unit: str  # of the limit and of all values
     violations: int  # unbroken stretches beyond the limit
     duration_s: float  # their total: values beyond the limit times their spacing

@@ -5,28 +5,30 @@ compiled from them and cached, `TrainingTrace` is synthesised. `operating_points
 rate into power and latency.
 """
 
-from diploee.neighbours.openg2g.inference_data import InferenceData
-from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
-from diploee.neighbours.openg2g.logistic import LogisticModel
-from diploee.neighbours.openg2g.logistic_store import LogisticModelStore
-from diploee.neighbours.openg2g.model_data import InferenceDataParams
-from diploee.neighbours.openg2g.serving_fits import ServingFits
-from diploee.neighbours.openg2g.serving_point import operating_points
-from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.neighbours.openg2g.spec_files import load_specs
-from diploee.neighbours.openg2g.training_power import TrainingTraceParams
-from diploee.neighbours.openg2g.training_trace import TrainingTrace
+from __future__ import annotations
 
-__all__ = [
-    "ITLMixtureModel",
-    "InferenceData",
-    "InferenceDataParams",
-    "InferenceModelSpec",
-    "LogisticModel",
-    "LogisticModelStore",
-    "ServingFits",
-    "TrainingTrace",
-    "TrainingTraceParams",
-    "load_specs",
-    "operating_points",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.neighbours.openg2g.inference_data import InferenceData as InferenceData
+    from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel as ITLMixtureModel
+    from diploee.neighbours.openg2g.logistic import LogisticModel as LogisticModel
+    from diploee.neighbours.openg2g.logistic_store import LogisticModelStore as LogisticModelStore
+    from diploee.neighbours.openg2g.model_data import InferenceDataParams as InferenceDataParams
+    from diploee.neighbours.openg2g.serving_fits import ServingFits as ServingFits
+    from diploee.neighbours.openg2g.serving_point import OperatingPoints as OperatingPoints
+    from diploee.neighbours.openg2g.serving_point import operating_points as operating_points
+    from diploee.neighbours.openg2g.sources.leaderboard import (
+        LeaderboardSource as LeaderboardSource,
+    )
+    from diploee.neighbours.openg2g.sources.mlenergy_hub import MlEnergySource as MlEnergySource
+    from diploee.neighbours.openg2g.sources.openg2g_specs import OpenG2GSource as OpenG2GSource
+    from diploee.neighbours.openg2g.sources.results_json import ResultsSource as ResultsSource
+    from diploee.neighbours.openg2g.spec import InferenceModelSpec as InferenceModelSpec
+    from diploee.neighbours.openg2g.spec_files import load_specs as load_specs
+    from diploee.neighbours.openg2g.training_power import TrainingTraceParams as TrainingTraceParams
+    from diploee.neighbours.openg2g.training_trace import TrainingTrace as TrainingTrace
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

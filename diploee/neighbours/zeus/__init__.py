@@ -6,32 +6,29 @@ reads these traces, says what the knobs can save, simulates how optimizers find 
 while a job recurs, and gives the recurrences as jobs of a facility.
 """
 
-from diploee.neighbours.zeus.cost import Saving, Savings, best_savings
-from diploee.neighbours.zeus.groups import GroupTrace, read_groups, simulate_groups
-from diploee.neighbours.zeus.results import Recurrences, write_recurrences
-from diploee.neighbours.zeus.simulator import simulate_sequence
-from diploee.neighbours.zeus.spec import ZeusSpec
-from diploee.neighbours.zeus.summary import WorkloadSummary, summarize
-from diploee.neighbours.zeus.traces import TrainingTraces, chosen_workloads, read_traces
-from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS, TrainingWorkload, WorkloadSpec
+from __future__ import annotations
 
-__all__ = [
-    "KNOWN_WORKLOADS",
-    "GroupTrace",
-    "Recurrences",
-    "Saving",
-    "Savings",
-    "TrainingTraces",
-    "TrainingWorkload",
-    "WorkloadSpec",
-    "WorkloadSummary",
-    "ZeusSpec",
-    "best_savings",
-    "chosen_workloads",
-    "read_groups",
-    "read_traces",
-    "simulate_groups",
-    "simulate_sequence",
-    "summarize",
-    "write_recurrences",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.neighbours.zeus.cost import Saving as Saving
+    from diploee.neighbours.zeus.cost import Savings as Savings
+    from diploee.neighbours.zeus.cost import best_savings as best_savings
+    from diploee.neighbours.zeus.groups import GroupTrace as GroupTrace
+    from diploee.neighbours.zeus.groups import read_groups as read_groups
+    from diploee.neighbours.zeus.groups import simulate_groups as simulate_groups
+    from diploee.neighbours.zeus.results import Recurrences as Recurrences
+    from diploee.neighbours.zeus.results import write_recurrences as write_recurrences
+    from diploee.neighbours.zeus.simulator import simulate_sequence as simulate_sequence
+    from diploee.neighbours.zeus.spec import ZeusSpec as ZeusSpec
+    from diploee.neighbours.zeus.summary import summarize as summarize
+    from diploee.neighbours.zeus.traces import TrainingTraces as TrainingTraces
+    from diploee.neighbours.zeus.traces import chosen_workloads as chosen_workloads
+    from diploee.neighbours.zeus.traces import read_traces as read_traces
+    from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS as KNOWN_WORKLOADS
+    from diploee.neighbours.zeus.workload import TrainingWorkload as TrainingWorkload
+    from diploee.neighbours.zeus.workload import WorkloadSpec as WorkloadSpec
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

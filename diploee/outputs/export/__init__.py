@@ -6,7 +6,19 @@ reactive power, streamed and resampled by exact means), `window` (which part of 
 stamps) and `sidecar` (what the numbers are).
 """
 
-from diploee.outputs.export.base import Format, LeapDay, Options
-from diploee.outputs.export.registry import FORMATS, export_run
+from __future__ import annotations
 
-__all__ = ["FORMATS", "Format", "LeapDay", "Options", "export_run"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.outputs.export.base import ExportRequest as ExportRequest
+    from diploee.outputs.export.base import Format as Format
+    from diploee.outputs.export.base import Options as Options
+    from diploee.outputs.export.base import Written as Written
+    from diploee.outputs.export.registry import FORMATS as FORMATS
+    from diploee.outputs.export.registry import export_run as export_run
+    from diploee.outputs.export.series import Series as Series
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

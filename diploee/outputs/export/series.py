@@ -104,7 +104,7 @@ class Series:
     reactive: ReactiveTable | str | None = None
     # Called with the fraction streamed after each block
     progress: Callable[[float], None] = field(default=lambda _fraction: None)
-    totals: Totals = field(default_factory=Totals)
+    totals: Totals = field(default_factory=Totals)  # of what was streamed
     """Of the last complete pass over `blocks`."""
 
     @property

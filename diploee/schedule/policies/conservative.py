@@ -29,6 +29,11 @@ class ConservativeBackfill:
     to the earliest hole, which is never later (sheet of flexibility, A3); so again at the ends that
     follow, until none moves. ASSUMPTION [J]: as long as a job runs on past its estimate, all
     reservations are made anew at each instant, and may be later.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Estimates of run times that it sees; the true ones by default.
     """
 
     order, depth = "reservation", None

@@ -25,8 +25,14 @@ Order = Literal["submission", "sjbf"]
 class EasyBackfill:
     """First in, first out, and what fits into the gap before the head of the queue.
 
-    `order` is that in which the jobs behind the head are tried, ``sjbf`` the shortest first;
-    `depth` jobs of the queue are looked at, its head among them.
+    Parameters
+    ----------
+    estimate : Estimate
+        Estimates of run times that it sees; the true ones by default.
+    order : {"submission", "sjbf"}
+        Order in which the jobs behind the head are tried; ``sjbf``: the shortest first.
+    depth : int, optional
+        Jobs of the queue that are looked at, its head among them; all by default.
     """
 
     def __init__(

@@ -44,8 +44,14 @@ MOST_HELD = 100_000
 class PowerCapped:
     """Starts jobs as EASY does, while nodes and power last.
 
-    `cap_mw` is the most that all devices of the facility may draw, the signal ``cap`` if absent;
-    `power_basis` says which power of jobs counts under it; the rest is as in `EasyBackfill`.
+    Parameters
+    ----------
+    cap_mw : float, optional
+        Most that all devices of the facility may draw [MW]; the signal ``cap`` by default.
+    power_basis : str
+        Power of a job that counts under the cap, such as ``"p95_60s"``.
+    estimate, order, depth
+        As in `EasyBackfill`.
     """
 
     uses_levels = False

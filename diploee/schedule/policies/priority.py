@@ -28,6 +28,11 @@ class MultifactorPriority:
     U is the user's part of all node time so far, which decays with `half_life`, S one over the
     number of users seen [M]. ASSUMPTION: all users have equal shares, and jobs without a user are
     those of one [J].
+
+    Parameters
+    ----------
+    spec : PrioritySpec
+        Weights ``a``, ``n/N``, ``F`` and ``c``, times, and the backfill behind the head.
     """
 
     def __init__(self, spec: PrioritySpec) -> None:

@@ -13,7 +13,13 @@ from diploee.schedule.policy import EXACT, ClusterView, Estimate, EstimatingSpec
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst:
-    """The shortest estimate first, ties in the order of submission; the head blocks the queue."""
+    """The shortest estimate first, ties in the order of submission; the head blocks the queue.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Estimates of run times that it sees; the true ones by default.
+    """
 
     order, depth = "sjf", 1
 

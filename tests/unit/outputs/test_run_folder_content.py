@@ -18,11 +18,13 @@ import diploee
 from diploee.errors import InputError
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
-from diploee.outputs import JobsFile, Run
+from diploee.outputs import Run
+from diploee.outputs.jobs_file import JobsFile
 from diploee.outputs.records import metrics_record
 from diploee.plain_data import checked_record
 from diploee.profiles import ProfileLibrary
-from diploee.schedule import Engine, Schedule
+from diploee.schedule import Schedule
+from diploee.schedule.schedule import Engine
 from diploee.steps import generate_jobs
 
 FILES = {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}

@@ -1,0 +1,149 @@
+"""Public names: importable, explained, in the reference; pages and notebooks use no others."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import diploee
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ["diploee", *(m.name for m in walk_packages(diploee.__path__, "diploee.") if m.ispkg)]
+FRONTS: dict[str, list[str]] = {
+    name: names for name in PACKAGES if (names := getattr(import_module(name), "__all__", []))
+}
+NAMES = [(package, name) for package, names in FRONTS.items() for name in names]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "notebooks").glob("*.ipynb"),
+]
+
+
+def parameters_of(text: str | None) -> set[str]:
+    """Return the names that the numpydoc sections of parameters and attributes describe."""
+    parts = re.split(r"^(\w+)\n-{3,}\n", inspect.cleandoc(text or ""), flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    listed = sections.get("Parameters", "") + "\n" + sections.get("Attributes", "")
+    lines = re.findall(r"^([\w*, ]+?)(?: :.*)?$", listed, flags=re.MULTILINE)
+    return {name.strip(" *") for line in lines for name in line.split(",")}
+
+
+def has_comment(cls: type, name: str) -> bool:
+    """Whether a field has a comment, beside it, or above it or the fields right before it."""
+    owner = next(c for c in cls.__mro__ if name in inspect.get_annotations(c))
+    lines = [line.strip() for line in inspect.getsource(owner).splitlines()]
+    at = next(k for k, line in enumerate(lines) if line.startswith(f"{name}:"))
+    if "  # " in lines[at]:
+        return True
+    while re.match(r"\w+:", lines[at - 1]) and "  # " not in lines[at - 1]:
+        at -= 1
+    return lines[at - 1].startswith("#")
+
+
+def unexplained(value: Any) -> Iterator[str]:
+    """Yield the parameters and fields of a public function or class that no text explains."""
+    text = value.__doc__ or ""
+    known = parameters_of(text)
+    if inspect.isclass(value) and issubclass(value, BaseModel):
+        for name, field in value.model_fields.items():
+            is_name_of_kind = name in ("kind", "distribution")
+            if not (field.description or is_name_of_kind or name in known):
+                yield name
+    elif inspect.isclass(value) and is_dataclass(value):
+        for each in fields(value):
+            is_known = each.name in known or f"`{each.name}`" in text or each.name[0] == "_"
+            if each.init and not is_known and not has_comment(value, each.name):
+                yield each.name
+    elif not getattr(value, "_is_protocol", False):
+        call = value if inspect.isfunction(value) else value.__dict__.get("__init__")
+        for name in inspect.signature(call).parameters if call else ():
+            if name not in known | {"self"} and name[0] != "_":
+                yield name
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_public_name_is_no_module_and_its_parameters_are_explained(package: str, name: str) -> None:
+    value = getattr(import_module(package), name)
+    assert not isinstance(value, ModuleType)
+    assert importlib.util.find_spec(f"{package}.{name}") is None, "also the name of a module"
+    if inspect.isfunction(value) or inspect.isclass(value):
+        assert value.__doc__
+        assert list(unexplained(value)) == []
+
+
+def test_tab_shows_the_names_in_the_order_of_the_readme() -> None:
+    assert diploee.__dir__() == FRONTS["diploee"]
+    shown = [name for name in FRONTS["diploee"] if f"diploee.{name}(" in readme()]
+    places = [readme().index(f"diploee.{name}(") for name in shown]
+    assert shown and places == sorted(places)
+    assert FRONTS["diploee"][:2] == ["run", "report"]
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text("utf-8")
+
+
+def test_front_of_the_core_has_no_name_of_an_annex() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (core,) = (c for c in contracts["contracts"] if c["name"] == "The core imports no annex")
+    annexes = tuple(core["forbidden_modules"])
+    for package in FRONTS:
+        if package.startswith(tuple(core["source_modules"])):
+            tree = ast.parse(inspect.getsource(import_module(package)))
+            homes = [
+                node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+            ]
+            assert [home for home in homes if home.startswith(annexes)] == []
+
+
+def code_of(page: Path) -> Iterator[str]:
+    """Yield the Python of a page or notebook."""
+    text = page.read_text("utf-8")
+    if page.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        yield from (
+            "".join(line for line in cell["source"] if line[0] not in "%!") for cell in cells
+        )
+    else:
+        yield from re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_and_notebooks_use_public_names_alone(page: Path) -> None:
+    for code in code_of(page):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("diploee"):
+                for alias in node.names:
+                    assert alias.name in FRONTS[node.module or ""]
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "diploee":
+                assert node.attr in FRONTS["diploee"] or f"diploee.{node.attr}" in PACKAGES
+
+
+@pytest.mark.slow
+def test_reference_of_the_site_has_every_public_name(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocstrings", reason="the site needs diploee[docs]")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT,
+        check=True,
+    )
+    for package, names in FRONTS.items():
+        page = (tmp_path / "reference" / "python" / package / "index.html").read_text("utf-8")
+        assert [name for name in names if f'id="{package}.{name}"' not in page] == []
