@@ -24,7 +24,8 @@ PATIENCE_S = 900
 """For what a test waits for: only what hangs takes so long, on whatever machine."""
 LONGEST_S = 60
 """CPU time of what should take a second, and 10 s at most: on a slow machine that compiles too."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last not on Windows
+SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
 
 for _number in SIGNALS:
     # What is ignored, as in a shell's background, the processes of tests would ignore as well.

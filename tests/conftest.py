@@ -25,6 +25,9 @@ MEMORY = Path("/dev/shm")
 MARKED = ("bench", "browser", "dask", "grid_tools", "paper")
 """Folders whose tests all have a marker."""
 
+if not hasattr(os, "mkfifo"):
+    os.mkfifo = lambda *_: pytest.skip("no pipes on this system")
+
 gc.disable()  # until all tests are collected: what they are made of stays to the end
 
 # The same examples on every machine, and time enough for a kernel that compiles at its first call.

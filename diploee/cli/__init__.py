@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import warnings
+from io import TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
@@ -21,6 +22,9 @@ class Interrupted(BaseException):
 
 def main() -> None:
     """Run the command line as users do: warnings of libraries are not for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a console may lack √ or ×, as Windows' cp1252
+            stream.reconfigure(errors="replace")
     if not sys.warnoptions and not os.environ.get(DEBUG_VARIABLE):
         warnings.simplefilter("ignore")
     command_line()

@@ -24,6 +24,8 @@ from diploee.errors import (
 from diploee.files.staging import remove_leftovers
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_IN_USE = (5, 32, 33)
+"""Errors of Windows where a file is open: access denied, sharing violation, lock violation."""
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -35,6 +37,8 @@ def reason(error: OSError) -> str:
     """Return why the system refused, in a few words, such as ``Permission denied``."""
     if is_disk_full(error):
         return "the disk is full"
+    if getattr(error, "winerror", None) in _IN_USE:
+        return "another program has it open: close it there"
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a part of its path is a file, not a folder"
     return error.strerror or (str(error).splitlines() or [type(error).__name__])[0]

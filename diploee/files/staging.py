@@ -77,7 +77,8 @@ class Staging:
         set_of = os.path.abspath(first.folder) if first else ""  # noqa: PTH100  # links stay
         with turn(place.parent):
             prefix = f".{place.name[:_LONGEST]}.partial-"
-            self.folder: Path = Path(tempfile.mkdtemp(prefix=prefix, dir=place.parent))
+            here = place.parent.absolute()  # else Arrow takes a drive, as in C:/x, for a scheme
+            self.folder: Path = Path(tempfile.mkdtemp(prefix=prefix, dir=here))
             self._handle = try_lock(self.folder / LOCK, os.O_CREAT)
         try:
             (self.folder / LOCK).write_bytes(os.fsencode(f"{platform.node()}\n{set_of}"))

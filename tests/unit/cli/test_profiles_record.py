@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from command_line import Ended, call, wait_until
 
 from diploee.profiles import read_profile
 from diploee.profiles.profile import DEVICE_POWER, GPU_POWER
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-ins are scripts of a shell")
 
 NVML = """\
 # 2026-11-23_12:31:53.973314 - WattAMeter run 0

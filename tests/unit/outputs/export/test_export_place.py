@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.outputs.export.registry import FOLDER_SIDECAR
+
+resource = pytest.importorskip("resource", reason="no limits on file sizes on this system")
 
 
 @contextmanager
