@@ -1,6 +1,6 @@
 """Sizes of each package beside the table in `size.toml`; exits with 1 where one is 5 % above it.
 
-`just size` prints lines, files, public names (of modules, without an underscore) and the
+`just size` prints lines, files, public names (those of the fronts, see `diploee/fronts.py`) and the
 number of other packages imported. `just size --write` writes the table, in a commit that says what
 was gained.
 """
@@ -37,6 +37,12 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (name.name for name in node.names)
 
 
+def public(tree: ast.Module) -> list[ast.alias]:
+    """Return the names of a front: what its ``if TYPE_CHECKING:`` imports."""
+    blocks = [node.body for node in tree.body if isinstance(node, ast.If)]
+    return [name for body in blocks for node in body for name in getattr(node, "names", ())]
+
+
 def sizes() -> dict[str, dict[str, int]]:
     """Return the measures of each package of `diploee`, and lines and files of the tests."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(MEASURES, 0))
@@ -48,8 +54,7 @@ def sizes() -> dict[str, dict[str, int]]:
         row = found[package]
         row["lines"] += text.count("\n")
         row["files"] += 1
-        defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        row["names"] += sum(isinstance(n, defined) and n.name[0] != "_" for n in tree.body)
+        row["names"] += len(public(tree)) if path.name == "__init__.py" else 0
         edges[package] |= {package_of(m) for m in imported(tree) if m.split(".")[0] == PACKAGE}
     for package, others in edges.items():
         found[package]["edges"] = len(others - {package})
