@@ -101,7 +101,7 @@ def test_only_wanted_services_are_kept_in_their_order(tmp_path: Path) -> None:
 def test_a_trace_that_tells_no_service_takes_the_one_name_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "time_s", "1", "2")
     assert read_request_trace(path, services=["coding"]).services == ("coding",)
-    with pytest.raises(InputError, match="can't be told apart"):
+    with pytest.raises(InputError, match="can't be distinguished"):
         read_request_trace(path, services=["coding", "chat"])
 
 
