@@ -30,9 +30,9 @@ from diploee.neighbours.zeus import (
     summarize,
     write_recurrences,
 )
-from diploee.neighbours.zeus.cost import default_pair
+from diploee.neighbours.zeus.results import SETTLED_FROM
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
-from diploee.neighbours.zeus.summary import SETTLED_FROM, WorkloadSummary
+from diploee.neighbours.zeus.workload import default_pair
 from diploee.scenario.loading import MAX_SEED
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 

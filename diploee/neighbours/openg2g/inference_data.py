@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field, field_validator
 
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, writing
-from diploee.neighbours.openg2g.cache import MANIFEST, Artifact
-from diploee.neighbours.openg2g.compiled import CompiledData
-from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
+from diploee.model import Model
+from diploee.neighbours.openg2g.compiled import Artifact, CompiledData, CompiledModel
+from diploee.neighbours.openg2g.itl_mixture import (
+    MAX_SAMPLES,
+    MIN_SAMPLES,
+    ITLMixtureModel,
+    Location,
+)
 from diploee.neighbours.openg2g.logistic_store import LogisticModelStore
-from diploee.neighbours.openg2g.model_data import InferenceDataParams, ModelData
-from diploee.neighbours.openg2g.openg2g_folder import (
+from diploee.neighbours.openg2g.measurements import (
+    REPLICA_POWER,
+    BenchmarkRun,
+    BenchmarkRuns,
+    BenchmarkSource,
+    median_trace_w,
+    sampling_interval_s,
+)
+from diploee.neighbours.openg2g.sources.openg2g import (
     FIT_FILE,
     ITL_FILE,
+    MANIFEST,
     TRACE_COLUMNS,
     TRACE_FILE,
     format_columns,
@@ -27,11 +42,76 @@ from diploee.neighbours.openg2g.openg2g_folder import (
     openg2g_folder,
     traces_of,
 )
-from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, BenchmarkSource
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.neighbours.openg2g.steady_state import median_trace_w, sampling_interval_s
+from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.tables import Float64Array
+from diploee.units import whole_ms
 
 ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
+
+
+class InferenceDataParams(Model):
+    """How traces and mixtures are compiled."""
+
+    dt_s: Annotated[float, Field(gt=0)] = Field(default=0.1, description="Step of the traces [s].")
+    itl_location: Location = Field(
+        default="likelihood",
+        description="Location of the latency mixtures: of the highest likelihood, or 1 us below "
+        "the smallest sample (OpenG2G).",
+    )
+    max_itl_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = Field(
+        default=MAX_SAMPLES, description="Latency samples of a fit; more are thinned at random."
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Seed of the thinning.")
+
+    @field_validator("dt_s")
+    @classmethod
+    def _whole_ms(cls, dt_s: float) -> float:
+        whole_ms(dt_s)
+        return dt_s
+
+
+@dataclass(frozen=True, eq=False)
+class ModelData(CompiledModel):
+    """Traces and mixtures of one served model."""
+
+    dt_s: float  # step of the traces [s]
+    # By batch size: power of one replica, the sum over its GPUs, in the steady state [W]
+    power_w: Mapping[int, Float64Array]
+    itl: Mapping[int, ITLMixtureModel]  # inter-token latency by batch size
+
+    def profile(self, batch_size: int, n_nodes: int = 1) -> PowerProfile:
+        """Return the trace of a batch size as the measured power of one replica."""
+        if batch_size not in self.power_w:
+            raise InputError(
+                f"'{self.spec.model_label}' has no trace of batch size {batch_size} "
+                f"(have: {one_of(self.power_w)})"
+            )
+        interval_s = float(self.details.get("sampling_interval_s", self.dt_s))
+        n_runs = self.details.get("runs", {}).get(str(batch_size), 1)
+        provenance = Provenance(
+            kind="measured",
+            source=str(self.details.get("source", "")),
+            licence=str(self.details.get("licence", "unknown")),
+            source_sha256=str(self.details.get("source_sha256", "")),
+            sampling_interval_s=interval_s,
+            averaging_window_s=self.dt_s,
+            bandwidth_hz=usable_bandwidth_hz(interval_s, self.dt_s),
+            power_boundary=REPLICA_POWER,
+            notes=f"Steady state at batch size {batch_size}, resampled; "
+            + (f"median over {n_runs} runs at each step." if n_runs > 1 else "one run."),
+            counts=dict(self.details.get("counts", {})),
+        )
+        label = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.spec.model_label)
+        return PowerProfile(
+            profile_id=f"serving-{label}-batch{batch_size}",
+            workload=f"serving-{label}",
+            n_nodes=n_nodes,
+            dt_ms=whole_ms(self.dt_s),
+            power_w=round_keeping_energy(self.power_w[batch_size]),
+            provenance=provenance,
+        )
 
 
 class InferenceData(CompiledData[ModelData]):
@@ -81,14 +161,7 @@ class InferenceData(CompiledData[ModelData]):
         fits : LogisticModelStore
             The logistic fits of the same models.
         force : bool
-            Replace folders that stand there.
-
-        Raises
-        ------
-        InputError
-            If a model has no fits or no deadline, or a folder stands there.
-        OutputError
-            If one can't be written; none is kept then.
+            Replace folders that are there.
         """
         lacking = sorted(set(self.models) - set(fits.models))
         if lacking:
@@ -132,7 +205,7 @@ class InferenceData(CompiledData[ModelData]):
             "sampling_interval_s": sampling_interval_s(runs.runs),
             "counts": {name: n for name, n in runs.counts.items() if n},
         }
-        return ModelData(spec, params.dt_s, power_w, itl, details)
+        return ModelData(spec, details, params.dt_s, power_w, itl)
 
     @classmethod
     def _files(cls, model: ModelData) -> dict[str, bytes]:
@@ -164,7 +237,7 @@ class InferenceData(CompiledData[ModelData]):
             raise InputError(f"nothing of batch size {lacking[0]}")
         traces_w = {size: power_w[batch == size] for size in sizes}
         itl = {size: itl[size] for size in sizes}
-        return ModelData(spec, params.dt_s, traces_w, itl, artifact.details)
+        return ModelData(spec, artifact.details, params.dt_s, traces_w, itl)
 
 
 def _mixture(runs: Sequence[BenchmarkRun], params: InferenceDataParams) -> ITLMixtureModel:

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from diploee.errors import InputError, one_of
-from diploee.neighbours.openg2g.cache import Artifact
-from diploee.neighbours.openg2g.compiled import CompiledData
+from diploee.neighbours.openg2g.compiled import Artifact, CompiledData, CompiledModel
 from diploee.neighbours.openg2g.logistic import LogisticModel
-from diploee.neighbours.openg2g.openg2g_folder import FIT_FILE, FITS, fits_of
-from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns
-from diploee.neighbours.openg2g.serving_fits import ServingFits
+from diploee.neighbours.openg2g.measurements import BenchmarkRun, BenchmarkRuns, run_power_w
+from diploee.neighbours.openg2g.serving import ServingFits
+from diploee.neighbours.openg2g.sources.openg2g import FIT_FILE, FITS, fits_of
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.neighbours.openg2g.steady_state import run_power_w
 
 FILE_SCHEMA = "logistic_v1"
 _TRACE_STEP_S = 0.1
-_WITHOUT = {
-    "power": "mean power and no power in time",
-    "itl": "inter-token latency",
-    "throughput": "throughput",
+# What a run has of each quantity, and the words for what it lacks.
+_MEASURED = {
+    "power": ("mean_power_w", "mean power and no power in time"),
+    "itl": ("median_itl_s", "inter-token latency"),
+    "throughput": ("throughput_tps", "throughput"),
 }
 
 
 @dataclass(frozen=True, eq=False)
-class ModelFits:
-    """The fits of one served model."""
+class ModelFits(CompiledModel):
+    """The fits of one served model: power, latency and throughput against batch size."""
 
-    spec: InferenceModelSpec  # which one
-    # Power, latency and throughput against batch size, over the sizes that were fitted
     fits: ServingFits
-    details: Mapping[str, Any] = field(default_factory=dict)  # source, licence and points
 
 
 class LogisticModelStore(CompiledData[ModelFits]):
@@ -82,7 +78,7 @@ def _fits(
         raise InputError(f"no fit of {one_of(lacking)}")
     sizes = spec.fit_batch_sizes
     fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
-    return ModelFits(spec, fits, details)
+    return ModelFits(spec, details, fits)
 
 
 def _curves(
@@ -93,7 +89,7 @@ def _curves(
     by_batch = runs.by_batch()
     missing = [quantity for quantity in FITS.values() if quantity not in models]
     if missing and len(sizes) < 2:
-        raise InputError(f"one batch size, {sizes[0]}, tells no curve; give two or more")
+        raise InputError(f"one batch size, {sizes[0]}, gives no curve; give two or more")
     for quantity in missing:
         points[quantity] = [_median(by_batch[size], quantity) for size in sizes]
         models[quantity] = LogisticModel.fit(np.log2(sizes), points[quantity])
@@ -101,20 +97,16 @@ def _curves(
 
 
 def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
-    values = [value for run in runs if (value := _value(run, quantity)) is not None]
-    if not values:
+    name, words = _MEASURED[quantity]
+    values = [getattr(run, name) for run in runs]
+    if quantity == "power":
+        for k, run in enumerate(runs):
+            if values[k] is None and run.power:
+                values[k] = float(run_power_w(run, _TRACE_STEP_S).mean())
+    known = [value for value in values if value is not None]
+    if not known:
         raise InputError(
-            f"no {_WITHOUT[quantity]} of batch size {runs[0].batch_size}; use a source that has "
-            "it, or leave this size out of the fit"
+            f"no {words} of batch size {runs[0].batch_size}; use a source that has it, or leave "
+            "this size out of the fit"
         )
-    return float(np.median(values))
-
-
-def _value(run: BenchmarkRun, quantity: str) -> float | None:
-    if quantity == "itl":
-        return run.median_itl_s
-    if quantity == "throughput":
-        return run.throughput_tps
-    if run.mean_power_w is None and run.power:
-        return float(run_power_w(run, _TRACE_STEP_S).mean())
-    return run.mean_power_w
+    return float(np.median(known))

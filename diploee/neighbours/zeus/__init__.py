@@ -6,7 +6,28 @@ reads these traces, says what the knobs can save, simulates how optimizers find 
 while a job recurs, and gives the recurrences as jobs of a facility.
 """
 
-from __future__ import annotations
+from diploee.neighbours.zeus.results import (
+    Recurrences,
+    WorkloadSummary,
+    summarize,
+    write_recurrences,
+)
+from diploee.neighbours.zeus.simulator import ZeusSpec, simulate_groups, simulate_sequence
+from diploee.neighbours.zeus.traces import (
+    GroupTrace,
+    TrainingTraces,
+    chosen_workloads,
+    read_groups,
+    read_traces,
+)
+from diploee.neighbours.zeus.workload import (
+    KNOWN_WORKLOADS,
+    Saving,
+    Savings,
+    TrainingWorkload,
+    WorkloadSpec,
+    best_savings,
+)
 
 from typing import TYPE_CHECKING
 

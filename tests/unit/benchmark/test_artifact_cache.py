@@ -27,7 +27,7 @@ from diploee.neighbours.openg2g import (
     ITLMixtureModel,
     LogisticModelStore,
 )
-from diploee.neighbours.openg2g.cache import MANIFEST, Cached
+from diploee.neighbours.openg2g.compiled import MANIFEST, Cached
 from diploee.neighbours.openg2g.sources import LeaderboardSource, ResultsSource
 
 SPEC = tiny_spec(batch_sizes=(8, 64))

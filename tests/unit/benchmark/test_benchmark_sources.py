@@ -43,7 +43,7 @@ from diploee.neighbours.openg2g.sources import (
     OpenG2GSource,
     ResultsSource,
 )
-from diploee.neighbours.openg2g.sources.results_json import spread_chunks
+from diploee.neighbours.openg2g.sources.ml_energy import spread_chunks
 
 SAMPLE = PUBLISHED / ML_ENERGY
 

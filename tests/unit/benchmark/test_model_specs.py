@@ -13,7 +13,6 @@ from diploee.neighbours.openg2g import (
     LogisticModelStore,
     load_specs,
 )
-from diploee.neighbours.openg2g.spec_files import specs_from_data
 
 SPECS = """\
 models:
@@ -43,7 +42,6 @@ def test_specs_of_a_file_keep_its_order(tmp_path):
         (8, 16),
     )
     assert (tiny.feasible, tiny.itl_deadline_s, tiny.tensor_parallel) == ((8,), None, None)
-    assert specs_from_data({"models": [tiny.model_dump()]}) == (tiny,)
 
 
 @pytest.mark.parametrize(

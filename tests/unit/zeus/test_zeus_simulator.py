@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,12 @@ from diploee.neighbours.zeus import (
     simulate_sequence,
     summarize,
 )
-from diploee.neighbours.zeus.cost import default_pair, oracle_pair
 from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
-from diploee.neighbours.zeus.simulator import Submissions, simulate
-from diploee.neighbours.zeus.summary import settled_cost_ratio
+from diploee.neighbours.zeus.simulator import Epoch, EpochTable, run_once, simulate
+from diploee.neighbours.zeus.traces import Submissions
+from diploee.neighbours.zeus.workload import default_pair, oracle_pair
 
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 SEEDS = range(20)
 
 
@@ -59,6 +60,48 @@ def submitted(starts: Sequence[float], ends: Sequence[float] = (), ratio: float 
 
 def one_by_one(spec: ZeusSpec, n: int = 40, of: TrainingWorkload | None = None) -> RecurrenceTable:
     return simulate_sequence([of or certain()], spec, n).table
+
+
+EPOCH = Epoch(time_s=10.0, energy_j=1000.0, cost_j=1500.0)
+PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "took", "converged", "stopped"),
+    [
+        ({"n_epochs": 4}, (40, 4000, 6000), True, False),
+        ({"n_epochs": 4, "profile": PROFILE}, (46, 4200, 6300), True, False),
+        ({"n_epochs": 100, "stop_at_j": 4500}, (30, 3000, 4500), False, True),
+        ({"n_epochs": 3, "stop_at_j": 4500}, (30, 3000, 4500), True, False),
+        # Before the epoch that would cross the threshold: two epochs, one a profile.
+        (
+            {"n_epochs": 100, "stop_at_j": 4499, "profile": PROFILE},
+            (26, 2200, 3300),
+            False,
+            True,
+        ),
+        ({"n_epochs": 100, "stop_at_j": 1499, "profile": PROFILE}, (0, 0, 0), False, True),
+        ({"n_epochs": INF, "stop_at_j": 15_000}, (100, 10_000, 15_000), False, True),
+        ({"n_epochs": INF, "max_epochs": 3}, (30, 3000, 4500), False, False),
+        ({"n_epochs": 4, "max_epochs": 3}, (30, 3000, 4500), False, False),
+        ({"n_epochs": INF, "stop_at_j": 15_000, "max_epochs": 3}, (30, 3000, 4500), False, False),
+    ],
+)
+def test_run_takes_its_epochs_to_the_target_the_threshold_or_the_most_epochs(
+    given: dict[str, Any], took: tuple[float, ...], converged: bool, stopped: bool
+) -> None:
+    run = run_once(EPOCH, **given)
+    assert (run.time_s, run.energy_j, run.cost_j) == took
+    assert (run.converged, run.stopped) == (converged, stopped)
+
+
+def test_profile_of_the_epoch_table_is_the_mean_over_the_measured_limits() -> None:
+    table = EpochTable(hand_workload(), 0.5)
+    assert table.profiles[1] == Epoch(11.0, (12 * 90 + 10 * 150) / 2, (12 * 145 + 10 * 175) / 2)
+    sparse = workload({8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]])
+    table = EpochTable(sparse, 1.0)
+    assert table.profiles[0] == Epoch(25.0, 2500.0, 2500.0)
+    assert list(table.pairs[0]) == [200.0]
 
 
 def test_default_runs_the_default_pair_each_time() -> None:
@@ -340,11 +383,10 @@ def test_savings_are_those_of_zeus_own_simulator_on_read_traces() -> None:
 
 def test_default_does_not_converge_where_zeus_does() -> None:
     """So that the assertion above is known to be able to fail."""
-    for each in chosen_workloads(read_traces()):
-        table = simulate_sequence([each], ZeusSpec("default"), 40, SEEDS).table
-        ratio = settled_cost_ratio(each, table, ETA)
-        assert ratio is not None
-        assert ratio > 1.05
+    several = chosen_workloads(read_traces())
+    for summary in summarize(several, simulate_sequence(several, ZeusSpec("default"), 40), ETA):
+        assert summary.settled_cost_ratio is not None
+        assert summary.settled_cost_ratio > 1.05
 
 
 def test_summary_adds_up() -> None:

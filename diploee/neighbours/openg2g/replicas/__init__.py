@@ -1,17 +1,10 @@
 """Replicas of served models: templates of power by batch size, and who chooses batch sizes."""
 
-from __future__ import annotations
+from diploee.neighbours.openg2g.replicas.control import (
+    Constraint,
+    ControlSetting,
+    ControlView,
+    Observed,
+)
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from diploee.neighbours.openg2g.replicas.base import BatchController as BatchController
-    from diploee.neighbours.openg2g.replicas.base import Constraint as Constraint
-    from diploee.neighbours.openg2g.replicas.base import ControlSetting as ControlSetting
-    from diploee.neighbours.openg2g.replicas.base import ControlView as ControlView
-    from diploee.neighbours.openg2g.replicas.base import ModelSetting as ModelSetting
-    from diploee.neighbours.openg2g.replicas.base import Observed as Observed
-else:
-    from diploee.fronts import front
-
-    __all__, __getattr__, __dir__ = front(__name__)
+__all__ = ["Constraint", "ControlSetting", "ControlView", "Observed"]
