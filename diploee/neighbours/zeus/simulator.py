@@ -11,7 +11,7 @@ and the trace-driven simulator of its authors).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
@@ -117,7 +117,7 @@ class ZeusSpec:
             fixed = _plain(self.batch_size_optimizer) == "default"
             rows = [workload.default_row] if fixed else range(workload.batch_sizes.size)
             for row in rows:
-                workload.limit_index(row, limit_w)
+                workload.check_limit(row, limit_w)
 
     def optimizers(self, setting: Setting) -> tuple[BatchSizeOptimizer, PowerLimitOptimizer]:
         """Return new optimizers for one recurring job."""
@@ -163,7 +163,7 @@ def _plain(given: Any) -> Any:
     return getattr(given, "__name__", "own") if callable(given) else given
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Epoch:
     """What one epoch takes: time [s], energy [J] and cost [J]."""
 
@@ -172,7 +172,7 @@ class Epoch:
     cost_j: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainingRun(Epoch):
     """What all epochs of a run take, and how it ended."""
 
@@ -226,16 +226,8 @@ class EpochTable:
         self.profiles = [Epoch(*means) for means in np.nanmean(figures, axis=1).tolist()]
 
 
-OF_RUN = (
-    *("recurrence", "attempt", "start_s", "runtime_ratio", "batch_size", "power_limit_w"),
-    *("profiled", "overlapping"),
-)
-OF_RESULT = ("time_s", "energy_j", "cost_j", "converged", "stopped")
-"""Columns of a result that a run and the course of its epochs hold by the same names."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
+@dataclass(frozen=True)
+class _Run(TrainingRun):
     """A run that was started; what comes of it is known to the simulator alone."""
 
     recurrence: int
@@ -248,9 +240,12 @@ class _Run:
     power_limit_w: float
     cost_per_epoch_j: float
     cost_before_j: float
-    of_epochs: TrainingRun
     profiled: bool
     overlapping: bool
+
+
+OF_RUN = [field.name for field in fields(_Run) if field.name in RecurrenceTable.__annotations__]
+"""Columns of a result that a run has by the same names."""
 
 
 class _RecurringJob:
@@ -302,15 +297,14 @@ class _RecurringJob:
         """Learn from what has ended until then, and run again what has failed."""
         while self._running and self._running[0][0] <= until_s:
             self._clock_s, _, ended = heappop(self._running)
-            result = ended.of_epochs
-            cost_j = ended.cost_before_j + result.cost_j
-            if result.converged and cost_j < self._lowest_cost_j:
+            cost_j = ended.cost_before_j + ended.cost_j
+            if ended.converged and cost_j < self._lowest_cost_j:
                 self._lowest_cost_j, self._best_known = cost_j, ended.batch_size
-            self._batch_sizes.observe(ended.batch_size, result.cost_j, result.converged)
+            self._batch_sizes.observe(ended.batch_size, ended.cost_j, ended.converged)
             self._power_limits.observe(
                 ended.batch_size, ended.power_limit_w, ended.cost_per_epoch_j
             )
-            if not result.converged:
+            if not ended.converged:
                 self._start(
                     ended.recurrence, self._clock_s, ended.given_s, ended.runtime_ratio, after=ended
                 )
@@ -336,7 +330,8 @@ class _RecurringJob:
             if self._best_known is None:  # nothing has ended: all run what the first one runs
                 self._best_known = batch_size
             limit_w, profiled = self._power_limit(row, batch_size)
-            self._workload.limit_index(row, limit_w)
+            if limit_w not in self._epochs.pairs[row]:
+                self._workload.check_limit(row, limit_w)
             epoch, paths = self._epochs.pairs[row][limit_w], self._epochs_to_target[row]
             stop_at_j = self._beta * self._lowest_cost_j
             result = run_once(
@@ -350,19 +345,19 @@ class _RecurringJob:
                 self._batch_sizes.observe(batch_size, NEVER_RAN * stop_at_j, False)
                 continue
             run = _Run(
-                recurrence,
-                after.attempt + 1 if after else 0,
-                n_tries,
-                start_s,
-                given_s,
-                ratio,
-                batch_size,
-                limit_w,
-                epoch.cost_j,
-                after.cost_before_j + after.of_epochs.cost_j if after else 0.0,
-                result,
-                profiled,
-                overlaps,
+                **vars(result),
+                recurrence=recurrence,
+                attempt=after.attempt + 1 if after else 0,
+                n_tries=n_tries,
+                start_s=start_s,
+                given_s=given_s,
+                runtime_ratio=ratio,
+                batch_size=batch_size,
+                power_limit_w=limit_w,
+                cost_per_epoch_j=epoch.cost_j,
+                cost_before_j=after.cost_before_j + after.cost_j if after else 0.0,
+                profiled=profiled,
+                overlapping=overlaps,
             )
             lasts_s = given_s if given_s == given_s else result.time_s * ratio
             heappush(self._running, (start_s + lasts_s, self._n_started, run))
@@ -455,8 +450,6 @@ class Simulation:
         values: dict[str, Any] = {
             name: np.array([getattr(run, name) for run in runs]) for name in OF_RUN
         }
-        for name in OF_RESULT:
-            values[name] = np.array([getattr(run.of_epochs, name) for run in runs])
         ratio, cost_j = values["runtime_ratio"], values["cost_j"]
         expected_j = np.where(values["attempt"] == 0, self._oracle_j[list(workload_id)], 0.0)
         average_power_w = values["energy_j"] / values["time_s"]

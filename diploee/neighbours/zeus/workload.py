@@ -143,16 +143,14 @@ class TrainingWorkload:
             )
         return row
 
-    def limit_index(self, row: int, power_limit_w: float) -> int:
-        """Return the index of a limit [W]; `WorkloadError` if it was not measured for a row."""
-        found = np.flatnonzero(self.power_limits_w == power_limit_w)
-        if found.size == 0 or np.isnan(self.time_per_epoch_s[row, found[0]]):
+    def check_limit(self, row: int, power_limit_w: float) -> None:
+        """Raise `WorkloadError` unless a limit [W] was measured for a batch size's row."""
+        if power_limit_w not in self.limits_of(row):
             raise WorkloadError(
                 f"{self.name}: power limit {power_limit_w:g} W was never measured for batch size "
                 f"{self.batch_sizes[row]} on {self.gpu}, expected one of "
                 f"{listed(self.limits_of(row))}"
             )
-        return int(found[0])
 
     def limits_of(self, row: int) -> Float64Array:
         """Return the power limits [W] that were measured for a batch size's row, ascending."""

@@ -132,12 +132,12 @@ class ReplayedModel:
         spec: ReplicaStream,
         data: ReplicaData,
         n_replicas: Int64Array,
-        of_run: tuple[int, str],
+        seed: int,
+        of_stream: str,
     ) -> None:
         self.name, self.data, self.n_replicas = name, data, n_replicas
         self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
         self.itl_s = np.full(n_replicas.size, np.nan)
-        seed, of_stream = of_run
         self._latency = stream(seed, "replicas", of_stream, name, "latency")
         rng, most = stream(seed, "replicas", of_stream, name, "replicas"), int(n_replicas.max())
         drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
@@ -177,24 +177,98 @@ class ReplayedModel:
         return total_w, np.maximum(squares_w2, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
 class ReplicaPlan:
-    """Operation of the replicas of one stream, over C control intervals."""
+    """Operation of the replicas of one stream, over C control intervals, in one pass."""
 
-    stream: str  # name of the stream
-    spec: ReplicaStream  # what the scenario says of it
-    edges_ms: Int64Array  # edges of the control intervals [ms], shape (C + 1,)
-    power_w: Float64Array  # power of all replicas' GPUs [W], step by step
-    n_nodes: Int64Array  # nodes that they take, shape (C,)
-    models: tuple[ReplayedModel, ...]  # in the order of the scenario
-    mean_power_w: Float64Array  # mean power of the control intervals [W]
-    excess: Float64Array  # largest excess of the signal's constraints [1]; NaN without a signal
-    signal: Float64Array  # cap [W] or voltage [p.u.]; NaN without a signal
+    def __init__(
+        self,
+        name: str,
+        spec: ReplicaStream,
+        facility: Facility,
+        clock: RunClock,
+        seed: int,
+        datasets: Datasets,
+    ) -> None:
+        self.stream, self.pool, self.spec, self._seed = name, spec.pool, spec, seed
+        horizon_ms = clock.horizon_ms
+        if horizon_ms // spec.step_ms > MOST_STEPS:
+            raise WorkloadError(
+                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more than "
+                f"{MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or raise step_s"
+            )
+        n_control = -(-horizon_ms // spec.control_ms)
+        edges_ms = np.arange(n_control + 1, dtype=np.int64) * spec.control_ms
+        # Edges of the control intervals [ms], shape (C + 1,)
+        self.edges_ms = np.minimum(edges_ms, horizon_ms)
+        starts_s = self.edges_ms[:-1] / MS_PER_S
+        self.models = tuple(
+            ReplayedModel(key, spec, datasets[name, key], replicas_at(m, starts_s), seed, name)
+            for key, m in spec.models.items()
+        )
+        n_gpus = sum(m.n_replicas * m.data.measured.spec.gpus_per_replica for m in self.models)
+        node_gpus = facility.node_type_of(spec.pool).n_gpus
+        self.n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)  # shape (C,)
+        most, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
+        if most > have:
+            raise WorkloadError(
+                f"replica_streams.{name}: the replicas take up to {most:,} nodes of {node_gpus} "
+                f"GPUs, pool '{spec.pool}' has {have:,}; give fewer replicas or more nodes"
+            )
+        # Power of all replicas' GPUs [W], step by step
+        self.power_w = np.zeros(int(horizon_ms) // spec.step_ms)
+        # By control interval: mean power [W]; largest excess of the signal's constraints [1], and
+        # the cap [W] or voltage [p.u.], both NaN without a signal
+        self.mean_power_w, self.excess, self.signal = np.full((3, n_control), np.nan)
+        self._operate()
 
-    @property
-    def pool(self) -> str:
-        """Name of its pool."""
-        return self.spec.pool
+    def _operate(self) -> None:
+        """Go through the run, control interval by control interval."""
+        spec, step_ms, edges_ms = self.spec, self.spec.step_ms, self.edges_ms
+        settings = {model.name: model.data.setting for model in self.models}
+        try:
+            controller = spec.controller.open(ControlSetting(settings, spec.control_interval_s))
+        except InputError as error:
+            raise InputError(f"replica_streams.{self.stream}.controller: {error}") from error
+        sums = {model.name: lru_cache(64)(model.sums) for model in self.models}  # few occur
+        noise = stream(self._seed, "replicas", self.stream, "noise")
+        batch = {name: setting.batch_size for name, setting in settings.items()}
+        for k in range(self.n_nodes.size):
+            steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
+            total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
+            for model in self.models:
+                if n_replicas := int(model.n_replicas[k]):
+                    of_model_w, of_square_w2 = sums[model.name](batch[model.name], n_replicas)
+                    total_w += of_model_w[steps % of_model_w.size]
+                    squares_w2 += of_square_w2[steps % of_model_w.size]
+            if spec.noise_fraction:
+                deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
+                total_w += deviation_w * noise.standard_normal(steps.size)
+            self.power_w[steps] = np.maximum(total_w, 0.0)
+            mean_w = self.mean_power_w[k] = self.power_w[steps].mean()
+            constraints: tuple[Constraint, ...] = ()
+            if spec.signal is not None:
+                at_s = float(edges_ms[k]) / MS_PER_S
+                constraints = spec.signal.constraints(at_s, mean_w)
+                self.signal[k] = spec.signal.value(at_s, mean_w)
+                self.excess[k] = max(constraint.excess for constraint in constraints)
+            seen = {model.name: model.seen(k, batch[model.name]) for model in self.models}
+            end_s = float(edges_ms[k + 1]) / MS_PER_S
+            view = ControlView(end_s, seen, float(mean_w), constraints)
+            batch = batch | self._checked(controller.decide(view), settings)
+
+    def _checked(
+        self, chosen: Mapping[str, int], settings: Mapping[str, ModelSetting]
+    ) -> dict[str, int]:
+        where = f"replica_streams.{self.stream}.controller: it chose"
+        for name, size in chosen.items():
+            if name not in settings:
+                raise InputError(f"{where} for '{name}' (have: {one_of(settings)})")
+            if size not in (have := settings[name].feasible):
+                raise InputError(
+                    f"{where} {shown(size)} for '{name}', which is not feasible "
+                    f"(have: {one_of(have)})"
+                )
+        return dict(chosen)
 
     @property
     def signal_kind(self) -> str:
@@ -228,7 +302,7 @@ def plan_replicas(
 ) -> list[ReplicaPlan]:
     """Replay the replicas of all streams, without a warm-up."""
     return [
-        _Replay(name, spec, facility, clock, seed, datasets).plan() for name, spec in specs.items()
+        ReplicaPlan(name, spec, facility, clock, seed, datasets) for name, spec in specs.items()
     ]
 
 
@@ -243,102 +317,3 @@ def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
         if ramp.begin_s == ramp.end_s:
             level = np.where(times_s == ramp.end_s, ramp.replicas, level)
     return np.rint(level).astype(np.int64)
-
-
-class _Replay:
-    """One stream."""
-
-    def __init__(
-        self,
-        name: str,
-        spec: ReplicaStream,
-        facility: Facility,
-        clock: RunClock,
-        seed: int,
-        datasets: Datasets,
-    ) -> None:
-        self._name, self._spec, self._seed = name, spec, seed
-        self._data = {model: datasets[name, model] for model in spec.models}
-        horizon_ms = clock.horizon_ms
-        if horizon_ms // spec.step_ms > MOST_STEPS:
-            raise WorkloadError(
-                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more than "
-                f"{MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or raise step_s"
-            )
-        n_control = -(-horizon_ms // spec.control_ms)
-        edges_ms = np.arange(n_control + 1, dtype=np.int64) * spec.control_ms
-        self._edges_ms = np.minimum(edges_ms, horizon_ms)
-        starts_s = self._edges_ms[:-1] / MS_PER_S
-        self._replicas = {key: replicas_at(m, starts_s) for key, m in spec.models.items()}
-        n_gpus = sum(
-            count * self._data[key].measured.spec.gpus_per_replica
-            for key, count in self._replicas.items()
-        )
-        node_gpus = facility.node_type_of(spec.pool).n_gpus
-        self._n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)
-        most, have = int(self._n_nodes.max()), facility.pools[spec.pool].n_nodes
-        if most > have:
-            raise WorkloadError(
-                f"replica_streams.{name}: the replicas take up to {most:,} nodes of {node_gpus} "
-                f"GPUs, pool '{spec.pool}' has {have:,}; give fewer replicas or more nodes"
-            )
-
-    def plan(self) -> ReplicaPlan:
-        """Go through the run, control interval by control interval."""
-        spec, seed, name, step_ms = self._spec, self._seed, self._name, self._spec.step_ms
-        setting = ControlSetting(
-            {key: data.setting for key, data in self._data.items()}, spec.control_interval_s
-        )
-        try:
-            controller = spec.controller.open(setting)
-        except InputError as error:
-            raise InputError(f"replica_streams.{name}.controller: {error}") from error
-        models = {
-            key: ReplayedModel(key, spec, data, self._replicas[key], (seed, name))
-            for key, data in self._data.items()
-        }
-        sums = {key: lru_cache(64)(model.sums) for key, model in models.items()}  # few occur
-        noise = stream(seed, "replicas", name, "noise")
-        edges_ms, n_control = self._edges_ms, self._n_nodes.size
-        power_w = np.zeros(int(edges_ms[-1]) // step_ms)
-        mean_w, excess, signal = (np.full(n_control, np.nan) for _ in range(3))
-        batch = {key: data.setting.batch_size for key, data in self._data.items()}
-        for k in range(n_control):
-            steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
-            total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
-            for key, size in batch.items():
-                if n_replicas := int(models[key].n_replicas[k]):
-                    of_model_w, of_square_w2 = sums[key](size, n_replicas)
-                    total_w += of_model_w[steps % of_model_w.size]
-                    squares_w2 += of_square_w2[steps % of_model_w.size]
-            if spec.noise_fraction:
-                deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
-                total_w += deviation_w * noise.standard_normal(steps.size)
-            power_w[steps] = np.maximum(total_w, 0.0)
-            mean_w[k] = power_w[steps].mean()
-            constraints: tuple[Constraint, ...] = ()
-            if spec.signal is not None:
-                at_s = float(edges_ms[k]) / MS_PER_S
-                constraints = spec.signal.constraints(at_s, mean_w[k])
-                signal[k] = spec.signal.value(at_s, mean_w[k])
-                excess[k] = max(constraint.excess for constraint in constraints)
-            seen = {key: models[key].seen(k, size) for key, size in batch.items()}
-            end_s = float(edges_ms[k + 1]) / MS_PER_S
-            view = ControlView(end_s, seen, float(mean_w[k]), constraints)
-            batch = batch | self._checked(controller.decide(view))
-        return ReplicaPlan(
-            name, spec, edges_ms, power_w, self._n_nodes, tuple(models.values()), mean_w, excess,
-            signal,
-        )  # fmt: skip
-
-    def _checked(self, chosen: Mapping[str, int]) -> dict[str, int]:
-        for key, size in chosen.items():
-            where = f"replica_streams.{self._name}.controller: it chose"
-            if key not in self._data:
-                raise InputError(f"{where} for '{key}' (have: {one_of(self._data)})")
-            if size not in (have := self._data[key].setting.feasible):
-                raise InputError(
-                    f"{where} {shown(size)} for '{key}', which is not feasible "
-                    f"(have: {one_of(have)})"
-                )
-        return dict(chosen)
