@@ -103,13 +103,9 @@ def test_leaderboard_has_no_traces(leaderboard):
 )
 def test_what_the_leaderboard_lacks_is_named_with_what_it_has(leaderboard, changes, text):
     one_line(lambda: leaderboard.read(tiny_spec(**changes)), text)
-
-
-def test_another_model_than_the_files_is_named(tmp_path):
-    path = write_json(tmp_path / "x.json", leaderboard_data())
-    spec = tiny_spec(model_id="org/Tiny-8C")
+    single = LeaderboardSource(leaderboard.path / "org__Tiny-8B__gpqa.json")
     one_line(
-        lambda: LeaderboardSource(path).read(spec),
+        lambda: single.read(tiny_spec(model_id="org/Tiny-8C")),
         "no model 'org/Tiny-8C' (have: 'org/Tiny-8B'); set model_id of 'Tiny'; did you mean",
     )
 
@@ -150,25 +146,18 @@ def test_two_parallelisms_are_distinguished(tmp_path):
         ),
         ("\xff", "not valid JSON"),
         ('{"model_id": "m", "task": "t", "configurations": []}', "holds no measurements"),
+        (
+            json.dumps(leaderboard_data()).replace('"avg_power_watts": ', '"avg_power_watts": -'),
+            "configurations.0.avg_power_watts: must be a number above 0",
+        ),
+        (None, "can't be read (No such file or directory)"),
     ],
 )
 def test_damaged_leaderboard_file_is_one_clear_line(tmp_path, content, text):
     path = tmp_path / "x.json"
-    path.write_text(content, encoding="utf-8")
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
     one_line(lambda: LeaderboardSource(path).read(tiny_spec()), text)
-
-
-def test_a_value_that_is_missing_or_not_positive_is_named(tmp_path):
-    data = leaderboard_data()
-    data["configurations"][2]["avg_power_watts"] = 0
-    path = write_json(tmp_path / "x.json", data)
-    one_line(
-        lambda: LeaderboardSource(path).read(tiny_spec()),
-        "configurations.2.avg_power_watts: must be a number above 0",
-        LogFormatError,
-    )
-    missing = LeaderboardSource(tmp_path / "no.json")
-    one_line(lambda: missing.read(tiny_spec()), "can't be read (No such file or directory)")
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="the ML.ENERGY sample is not at hand")
@@ -207,12 +196,6 @@ def test_results_folder_gives_power_latencies_and_means(tmp_path):
     assert run.itl_samples_s.size == 1_000
     assert run.median_itl_s == pytest.approx(float(MIXTURE.quantile(0.5)), rel=0.05)
     assert runs.sha256 == source.sha256(tiny_spec(batch_sizes=(8, 16)))
-
-
-def test_several_seeds_are_several_runs_of_a_batch_size(tmp_path):
-    source = ResultsSource(write_results(tmp_path, sizes=(8,), seeds=3))
-    runs = source.read(tiny_spec(batch_sizes=(8,)))
-    assert {size: len(of_size) for size, of_size in runs.by_batch().items()} == {8: 3}
 
 
 def test_without_an_energy_counter_readings_and_the_whole_run_are_taken(tmp_path):
@@ -363,12 +346,6 @@ def test_openg2g_folder_without_logistic_fits_lacks_throughput(tmp_path):
     )
 
 
-def test_unfinished_openg2g_folder_is_not_taken(tmp_path):
-    folder = write_openg2g(tmp_path / "abc")
-    (folder / "_manifest.json").unlink()
-    one_line(lambda: OpenG2GSource(tmp_path).specs(), "no finished spec folder of OpenG2G")
-
-
 @pytest.mark.parametrize(
     ("file", "damage", "text"),
     [
@@ -405,12 +382,14 @@ def test_damaged_openg2g_folder_is_one_clear_line(tmp_path, file, damage, text):
     assert message.startswith(str(path))
 
 
-def test_missing_batch_size_of_openg2g_is_named(tmp_path):
-    write_openg2g(tmp_path / "abc")
+def test_what_an_openg2g_folder_lacks_is_named(tmp_path):
+    folder = write_openg2g(tmp_path / "abc")
+    lacking = tiny_spec(batch_sizes=(7,))
     one_line(
-        lambda: OpenG2GSource(tmp_path).read(tiny_spec(batch_sizes=(7,))),
-        "no batch size '7' of 'Tiny' (have: '8', '16'",
+        lambda: OpenG2GSource(tmp_path).read(lacking), "no batch size '7' of 'Tiny' (have: '8'"
     )
+    (folder / "_manifest.json").unlink()
+    one_line(lambda: OpenG2GSource(tmp_path).specs(), "no finished spec folder of OpenG2G")
 
 
 # --- the hub, through the package mlenergy-data (here a stand-in of its interface of 0.4)
@@ -507,10 +486,16 @@ def test_the_snippets_of_openg2gs_data_pipeline_run_word_for_word(package, tmp_p
         np.testing.assert_array_equal(names["inference_data"]["Tiny"].power_w[size], power_w)
 
 
-def test_precision_and_expert_parallelism_choose_runs_on_the_hub(package):
-    one_line(lambda: MlEnergySource().read(tiny_spec(precision="fp8")), "no precision 'fp8' of")
-    wanted = tiny_spec(expert_parallel=2)
-    one_line(lambda: MlEnergySource().read(wanted), "no expert parallelism '2' of")
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"precision": "fp8"}, "no precision 'fp8' of"),
+        ({"expert_parallel": 2}, "no expert parallelism '2' of"),
+        ({"gpu_model": "A100"}, "no GPU 'A100'"),
+    ],
+)
+def test_what_the_hub_lacks_is_named(package, changes, text):
+    one_line(lambda: MlEnergySource().read(tiny_spec(**changes)), text)
 
 
 @pytest.mark.slow
@@ -587,10 +572,6 @@ def test_refused_access_and_missing_copy_are_one_line(package, monkeypatch):
     monkeypatch.setattr(FakeRuns, "from_hf", classmethod(refuse))
     one_line(lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1. Visit")
     one_line(lambda: MlEnergySource("/no/copy").read(tiny_spec()), "no runs/llm.parquet in /no")
-
-
-def test_unknown_gpu_on_the_hub_is_named(package):
-    one_line(lambda: MlEnergySource().read(tiny_spec(gpu_model="A100")), "no GPU 'A100'")
 
 
 def test_raw_results_without_a_timeline_are_named(package, monkeypatch):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from benchmark_builders import tiny_spec
-from pydantic import ValidationError
 
 from diploee.errors import InputError, ScenarioError
 from diploee.neighbours.openg2g import (
     InferenceData,
-    InferenceModelSpec,
     LogisticModelStore,
     load_specs,
 )
@@ -75,11 +73,6 @@ def test_hash_covers_what_changes_data(changes):
     assert len(tiny_spec().cache_hash()) == 16
 
 
-def test_a_spec_is_frozen():
-    with pytest.raises(ValidationError):
-        tiny_spec().model_label = "x"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "line", "text"),
     [
@@ -97,6 +90,12 @@ def test_a_spec_is_frozen():
         ("    task: gpqa\n", "", 10, "task: this key is missing; add it"),
         ("itl_deadline_s: 0.08", "tensor_parallel: 8", 2, "at most gpus_per_replica, 4"),
         ("models:", "model:", 1, "expected a list 'models:', found keys 'model'"),
+        (
+            "task: gpqa\n    batch_sizes: [8]",
+            "task: gpqa\n    batch_sizes: [8]\n    fit_exclude_batch_sizes: [8]",
+            10,
+            "leaves no batch size for the logistic fits",
+        ),
     ],
 )
 def test_a_wrong_spec_is_one_clear_line(tmp_path, old, new, line, text):
@@ -138,18 +137,6 @@ def test_another_file_is_one_clear_line(tmp_path, content, text):
     (problem,) = error.value.problems
     assert text in problem
     assert problem.startswith(str(path))
-
-
-def test_leaving_every_size_out_of_the_fits_is_refused():
-    with pytest.raises(ValidationError, match="leaves no batch size for the logistic fits"):
-        tiny_spec(batch_sizes=(8,), fit_exclude_batch_sizes=(8,))
-
-
-def test_help_of_a_spec_names_each_field_and_the_errors():
-    words = InferenceModelSpec.__doc__
-    assert all(name in words for name in InferenceModelSpec.model_fields)
-    assert "pydantic.ValidationError" in words
-    assert "`load_specs`" in words
 
 
 @pytest.mark.parametrize("kind", [LogisticModelStore, InferenceData])

@@ -1,6 +1,5 @@
 """The Alibaba group trace: reading it, and simulating its overlapping recurrences."""
 
-import lzma
 from pathlib import Path
 
 import pytest
@@ -78,13 +77,6 @@ def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) ->
     assert table.start_s.tolist() == [1427642.0, 0.0, 100.0]
     assert table.overlapping.tolist() == [False, False, True]  # the first of g2 ends at 120
     assert set((table.time_s / table.runtime_ratio).tolist()) <= {90.0, 110.0}
-
-
-def test_packed_group_trace_reads_as_the_plain_one(tmp_path: Path) -> None:
-    plain = write(tmp_path / "g.csv", GROUP_HEADER, *ROWS)
-    packed = tmp_path / "alibaba_groups.csv.xz"
-    packed.write_bytes(lzma.compress(plain.read_bytes()))
-    assert read_groups(packed).start_s.tolist() == read_groups(plain).start_s.tolist()
 
 
 def test_each_group_has_a_history_of_its_own(tmp_path: Path) -> None:
