@@ -38,7 +38,7 @@ from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMI
 
 
 class RecurrenceOptions(Model):
-    """How often each workload recurs."""
+    """Number of recurrences of each workload."""
 
     recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = Field(
         default=40, description="Recurrences of each workload."

@@ -136,7 +136,7 @@ class Cached(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """What was compiled for one spec."""
+    """Artifacts compiled for one spec."""
 
     spec: InferenceModelSpec
     # JSON values for the manifest: source, licence, what was dropped; `source_sha256` is the hash

@@ -52,7 +52,7 @@ ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
 
 
 class InferenceDataParams(Model):
-    """How traces and mixtures are compiled."""
+    """Settings by which traces and mixtures are compiled."""
 
     dt_s: Annotated[float, Field(gt=0)] = Field(default=0.1, description="Step of the traces [s].")
     itl_location: Location = Field(

@@ -118,7 +118,7 @@ class ServingFits:
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoints:
-    """How a replica runs at given request rates; all arrays of one shape."""
+    """Operation of a replica at given request rates; all arrays of one shape."""
 
     rate_rps: Float64Array  # offered request rate [1/s]
     served_rps: Float64Array  # completed request rate [1/s]: the offered one, at most the highest

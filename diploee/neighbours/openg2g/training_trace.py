@@ -38,7 +38,7 @@ Range = tuple[NonNegative, NonNegative]
 
 @documented
 class TrainingTraceParams(Model):
-    """What the trace of one GPU looks like; the defaults are OpenG2G's.
+    """Shape of the trace of one GPU; the defaults are OpenG2G's.
 
     Raises
     ------

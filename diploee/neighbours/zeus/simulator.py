@@ -56,7 +56,7 @@ PowerLimitFactory = Callable[[Setting], PowerLimitOptimizer]
 
 @dataclass(frozen=True)
 class ZeusSpec:
-    """How recurring jobs choose batch size and power limit.
+    """Rules by which recurring jobs choose batch size and power limit.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _plain(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch takes: time [s], energy [J] and cost [J]."""
+    """Cost of one epoch: time [s], energy [J] and cost [J]."""
 
     time_s: float
     energy_j: float
@@ -174,7 +174,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class TrainingRun(Epoch):
-    """What all epochs of a run take, and how it ended."""
+    """Cost of all epochs of a run, and its end."""
 
     converged: bool  # it reached its target
     stopped: bool  # it was stopped early, at the threshold

@@ -19,7 +19,7 @@ from diploee.tables import BoolArray, Float64Array, Int64Array
 
 @dataclass(frozen=True)
 class WorkloadSpec:
-    """Which part of the traces is a workload, and where it starts from.
+    """The part of the traces that is a workload, and its defaults.
 
     Parameters
     ----------

@@ -336,9 +336,9 @@ def test_two_processes_that_compile_the_same_at_once_agree(tmp_path, data_dir):
 
     with ThreadPoolExecutor(2) as threads:
         callers = [in_child(threads, compile_at_once, mark) for mark in marks]
-        told = [caller.result() for caller in callers]
+        digests = [caller.result() for caller in callers]
     expected = digest(InferenceData.generate([SPEC], source)["Tiny"])
-    assert told == [[expected] * 2] * 2
+    assert digests == [[expected] * 2] * 2
     folder = (data_dir / place_of(InferenceData)).parent
     assert [path.name for path in folder.iterdir()] == ["inference_data"]
 

@@ -313,7 +313,7 @@ def test_cut_result_file_and_empty_folder_are_one_clear_line(tmp_path):
         "no GPU 'B200' of org/Tiny-8B, gpqa (have: 'H100')",
     )
     stray = write_json(tmp_path / "stray" / "results.json", {})
-    one_line(lambda: ResultsSource(stray.parent).read(spec), "tells the batch size")
+    one_line(lambda: ResultsSource(stray.parent).read(spec), "gives the batch size")
 
 
 # --- OpenG2G's cache

@@ -8,6 +8,7 @@ from benchmark_builders import tiny_spec
 from diploee.errors import InputError, ScenarioError
 from diploee.neighbours.openg2g import (
     InferenceData,
+    InferenceModelSpec,
     LogisticModelStore,
     load_specs,
 )
@@ -137,6 +138,13 @@ def test_another_file_is_one_clear_line(tmp_path, content, text):
     (problem,) = error.value.problems
     assert text in problem
     assert problem.startswith(str(path))
+
+
+def test_help_of_a_spec_names_each_field_and_the_errors():
+    words = InferenceModelSpec.__doc__
+    assert all(name in words for name in InferenceModelSpec.model_fields)
+    assert "pydantic.ValidationError" in words
+    assert "`load_specs`" in words
 
 
 @pytest.mark.parametrize("kind", [LogisticModelStore, InferenceData])

@@ -107,14 +107,14 @@ def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
     # N(mean, s2 / n) with the population variance, You et al., Algorithm 2.
     precision = len(costs) / np.var(costs)
     assert arm.posterior == pytest.approx((np.mean(costs), sqrt(1 / precision)))
-    told = GaussianArm(
+    informed = GaussianArm(
         Prior(prior_mean_j=20, prior_precision=0.5, window=2)
     )  # and of a prior, over the last two
     for cost in costs:
-        told.observe(cost)
+        informed.observe(cost)
     learnt = 2 / np.var(costs[1:])
     mean = (0.5 * 20 + learnt * np.mean(costs[1:])) / (0.5 + learnt)
-    assert told.posterior == pytest.approx((mean, sqrt(1 / (0.5 + learnt))))
+    assert informed.posterior == pytest.approx((mean, sqrt(1 / (0.5 + learnt))))
 
 
 def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel() -> None:

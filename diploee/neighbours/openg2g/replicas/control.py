@@ -1,4 +1,4 @@
-"""Batch size controllers, what they know and answer, and what the power of replicas is held to.
+"""Batch size controllers, their inputs and answers, and constraints on the power of replicas.
 
 `feedback` is online feedback optimization, a primal-dual method on what is measured. With x = log2
 of the batch size, R replicas and the fits P, L and T of a replica's power, latency and throughput,
@@ -64,7 +64,7 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class ControlSetting:
-    """What a controller is made for: its models by name, and the time between decisions [s]."""
+    """Setting of a controller: its models by name, and the time between decisions [s]."""
 
     models: Mapping[str, ModelSetting]
     interval_s: float
@@ -100,7 +100,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class ControlView:
-    """What was seen over the last control interval.
+    """Observations over the last control interval.
 
     Parameters
     ----------

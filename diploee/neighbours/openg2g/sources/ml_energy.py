@@ -50,7 +50,7 @@ Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
 
 
 class Parallelization(Record):
-    """How a model is spread over GPUs."""
+    """GPUs that share the layers and the experts of a model."""
 
     tensor_parallel: PositiveInt | None = None
     expert_parallel: PositiveInt | None = None
@@ -83,7 +83,7 @@ class Configuration(Summary):
 
     @property
     def known(self) -> dict[str, Any]:
-        """What was measured, under the names of a spec."""
+        """Facts about it, under the names of a spec."""
         parallel = {
             name: getattr(self.parallelization, name) for name in Parallelization.model_fields
         }
@@ -156,7 +156,7 @@ _Readings = Annotated[list[_Pair], Field(min_length=2)]
 
 
 class OfFile(Record):
-    """What was measured, by the file itself."""
+    """Facts that a file may hold about itself."""
 
     model_id: str | None = None
     gpu_model: str | None = None
@@ -186,7 +186,7 @@ class Request(Record):
 
 
 class Results(Record):
-    """What is read of a result file."""
+    """Fields that are read of a result file."""
 
     timeline: Timeline
     results: list[Request]
@@ -247,24 +247,23 @@ def _measured(file: Path) -> Measured:
     parts = file.parts[:-1]
     words = parts[-1].split("+") if parts else []
     config: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=False))
-    told: dict[str, Any] = {key: int(v) for key, v in config.items() if v.isdecimal()}
+    known: dict[str, Any] = {key: int(v) for key, v in config.items() if v.isdecimal()}
     if "results" in parts:
         at = len(parts) - 1 - parts[::-1].index("results")
         below = parts[at + 1 : -1]
         if at and len(below) == 3:
-            told |= {"task": parts[at - 1], "gpu_model": below[2]}
-            told["model_id"] = "/".join(below[:2])
-    if not set(_KEYS) <= told.keys():
+            known |= {"task": parts[at - 1], "gpu_model": below[2]}
+            known["model_id"] = "/".join(below[:2])
+    if not set(_KEYS) <= known.keys():
         of_file = parse_json(read_bytes(file), str(file), OfFile, LogFormatError, finite=False)
-        told = {key: getattr(of_file, key) for key in _KEYS} | told
-    batch_size = told.get("max_num_seqs")
+        known = {key: getattr(of_file, key) for key in _KEYS} | known
+    batch_size = known.get("max_num_seqs")
     if not batch_size:
         raise LogFormatError(
             f"{file}: neither its folder ('num_gpus+4+max_num_seqs+128+...') nor a key "
-            "'max_num_seqs' tells the batch size; restore its place"
+            "'max_num_seqs' gives the batch size; restore its place"
         )
-    known = {**told, "gpus_per_replica": told.get("num_gpus")}
-    return Measured(known, batch_size, file)
+    return Measured({**known, "gpus_per_replica": known.get("num_gpus")}, batch_size, file)
 
 
 def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) -> BenchmarkRun:

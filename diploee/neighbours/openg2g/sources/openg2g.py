@@ -57,7 +57,7 @@ the median."""
 
 SCHEMA_VERSION = 3
 DEFAULTS = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
-"""What OpenG2G takes for fields that a spec leaves out."""
+"""OpenG2G's defaults for fields that a spec leaves out."""
 
 _HASHED = (
     "model_id", "gpu_model", "task", "precision", "gpus_per_replica", "tensor_parallel",
