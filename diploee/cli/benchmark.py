@@ -17,7 +17,7 @@ from diploee.neighbours.openg2g import (
     TrainingTraceParams,
     load_specs,
 )
-from diploee.neighbours.openg2g.logistic_store import ModelFits
+from diploee.neighbours.openg2g.inference_data import ModelFits
 from diploee.neighbours.openg2g.measurements import BenchmarkSource
 from diploee.neighbours.openg2g.sources import (
     LeaderboardSource,

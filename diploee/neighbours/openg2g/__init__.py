@@ -5,10 +5,13 @@ compiled from them and cached, `TrainingTrace` is synthesised. `operating_points
 rate into power and latency.
 """
 
-from diploee.neighbours.openg2g.inference_data import InferenceData, InferenceDataParams
+from diploee.neighbours.openg2g.inference_data import (
+    InferenceData,
+    InferenceDataParams,
+    LogisticModelStore,
+)
 from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
 from diploee.neighbours.openg2g.logistic import LogisticModel
-from diploee.neighbours.openg2g.logistic_store import LogisticModelStore
 from diploee.neighbours.openg2g.serving import ServingFits, operating_points
 from diploee.neighbours.openg2g.spec import InferenceModelSpec, load_specs
 from diploee.neighbours.openg2g.training_trace import TrainingTrace, TrainingTraceParams

@@ -17,13 +17,11 @@ g and h that were measured,
 ``d_i = -w R_i T_i' / sum_j R_j T_j(x_max,j) + sum_c [y_c + kappa g_c]+ (dg_c/dP) R_i P_i'
 + [z_i + kappa h_i]+ L_i' / deadline_i + gamma (x_i - x_i,before)``,
 
-and the feasible size next to 2^x, on the scale of x, is set. The method and its parts are those of
-OpenG2G [1]_; all excesses are relative here, so that one set of gains does for a cap and for
-voltages, and kappa, the term of an augmented Lagrangian, damps the oscillation of the plain method.
-Between two feasible sizes there is no standing still: sizes alternate so that the means
-meet the constraints. With `raise_after_s` a larger size waits so long after the last change, x at
-the middle between both meanwhile, while smaller ones are taken at once: the means lie below the
-constraints then. ASSUMPTION: the gains are our choice [J].
+and the feasible size next to 2^x, on the scale of x, is set; with `raise_after_s` a larger one
+waits, x at the middle between both meanwhile. The method is that of OpenG2G [1]_; all excesses are
+relative here, so that one set of gains does for a cap and for voltages, and kappa, the term of an
+augmented Lagrangian, damps the oscillation of the plain method. ASSUMPTION: the gains are our
+choice [J].
 
 References
 ----------
