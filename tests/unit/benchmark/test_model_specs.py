@@ -44,33 +44,24 @@ def test_specs_of_a_file_keep_its_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "same"),
     [
-        {"model_label": "Another name"},
-        {"itl_deadline_s": 0.2},
-        {"itl_deadline_s": None},
-        {"feasible_batch_sizes": (8,)},
-        {"batch_sizes": (256, 8, 16, 32, 64, 128)},
+        ({"model_label": "Another name"}, True),
+        ({"itl_deadline_s": 0.2}, True),
+        ({"itl_deadline_s": None}, True),
+        ({"feasible_batch_sizes": (8,)}, True),
+        ({"batch_sizes": (256, 8, 16, 32, 64, 128)}, True),
+        ({"model_id": "org/other"}, False),
+        ({"gpu_model": "B200"}, False),
+        ({"task": "lm-arena-chat"}, False),
+        ({"gpus_per_replica": 4}, False),
+        ({"tensor_parallel": 1}, False),
+        ({"batch_sizes": (8, 16)}, False),
+        ({"fit_exclude_batch_sizes": (8,)}, False),
     ],
 )
-def test_hash_leaves_out_what_changes_no_data(changes):
-    assert tiny_spec(**changes).cache_hash() == tiny_spec().cache_hash()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model_id": "org/other"},
-        {"gpu_model": "B200"},
-        {"task": "lm-arena-chat"},
-        {"gpus_per_replica": 4},
-        {"tensor_parallel": 1},
-        {"batch_sizes": (8, 16)},
-        {"fit_exclude_batch_sizes": (8,)},
-    ],
-)
-def test_hash_covers_what_changes_data(changes):
-    assert tiny_spec(**changes).cache_hash() != tiny_spec().cache_hash()
+def test_hash_covers_what_changes_data_alone(changes, same):
+    assert (tiny_spec(**changes).cache_hash() == tiny_spec().cache_hash()) is same
     assert len(tiny_spec().cache_hash()) == 16
 
 
@@ -123,11 +114,8 @@ def test_all_problems_are_reported_at_once(tmp_path):
     ("content", "text"),
     [
         ("", "is empty; expected a list 'models:'"),
-        ("models: 3", "must be a list, found 3"),
         ("models: []", "found an empty list"),
-        ("models: [3]", "must be a group of keys"),
         ("- 3", "expected a list 'models:', found a list of 1"),
-        ("models: [", "not valid YAML"),
     ],
 )
 def test_another_file_is_one_clear_line(tmp_path, content, text):

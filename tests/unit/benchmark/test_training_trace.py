@@ -127,18 +127,13 @@ def test_csv_comes_back_bit_by_bit(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ":1: the file is empty"),
         ("t_s,power\n0,1\n1,1\n", ":1: column 'power_W' is missing"),
-        ("t_s,power_W\n", "0 rows, expected two or more"),
         ("t_s,power_W\n0,1\n", "1 rows, expected two or more"),
-        ("t_s,power_W\n0,1\n1,x\n", ":3: column 'power_W' is 'x'"),
         ("t_s,power_W\n0,1\n1,\n", ":3: column 'power_W' is ''"),
-        ("t_s,power_W\n0,1\n1,nan\n", ":3: column 'power_W' is 'nan'"),
         ("t_s,power_W\n0,1\n1,-5\n", ":3: column 'power_W' is '-5'"),
         ("t_s,power_W\n0,1\n1,1\n3,1\n", ":3: column 't_s' is '1', expected an even step of 1.5 s"),
         ("t_s,power_W\n0,1\n0,1\n", "the step must be a whole number of milliseconds"),
         ("t_s,power_W\n0,1\n0.0001,1\n", "the step must be a whole number of milliseconds"),
-        ("t_s,power_W\n0,1\n1,1,7\n", ":3: 3 fields, expected 2"),
     ],
 )
 def test_damaged_csv_is_one_clear_line(tmp_path, text, message):

@@ -52,19 +52,6 @@ def test_job_lasts_target_epochs_x_time_per_epoch_and_draws_the_power_of_its_lim
     assert jobs.recurrence.tolist() == list(range(50))
 
 
-def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
-    several = chosen_workloads(read_traces())
-    high, low = (
-        jobs_at(submissions_ms(300), several, ZeusSpec("default", limit_w), 0, n_recurring_jobs=6)
-        for limit_w in (250.0, 100.0)
-    )
-    assert np.array_equal(high.workload_id, low.workload_id)
-    assert (low.duration_ms >= high.duration_ms).all()
-    energy_j = [(jobs.duration_ms * jobs.average_power_w).sum() for jobs in (high, low)]
-    assert energy_j[1] < energy_j[0]
-    assert low.average_power_w.max() <= 100.0 + 1e-9
-
-
 def test_every_workload_has_recurring_jobs_by_its_share() -> None:
     several = chosen_workloads(read_traces())
     jobs = jobs_at(
@@ -81,27 +68,6 @@ def test_every_workload_has_recurring_jobs_by_its_share() -> None:
     # Each of ten jobs recurs with the same probability: within 3.3 standard deviations of 300.
     counts = np.bincount(jobs.group_id)
     assert np.abs(counts - 300).max() < 3.3 * np.sqrt(3000 * 0.1 * 0.9)
-
-
-def test_each_recurring_job_counts_its_own_recurrences() -> None:
-    several = chosen_workloads(read_traces())
-    jobs = jobs_at(submissions_ms(200), several, ZeusSpec(), 0, n_recurring_jobs=5)
-    for group in range(5):
-        mine = jobs.recurrence[jobs.group_id == group]
-        assert np.unique(mine).tolist() == list(range(mine.max() + 1))
-
-
-def test_same_seed_gives_the_same_jobs_and_another_name_others() -> None:
-    several = chosen_workloads(read_traces())
-
-    def jobs(seed: int, name: str) -> list[int]:
-        return jobs_at(
-            submissions_ms(60), several, ZeusSpec(), seed, name, n_recurring_jobs=4
-        ).duration_ms.tolist()
-
-    assert jobs(0, "a") == jobs(0, "a")
-    assert jobs(0, "a") != jobs(0, "b")
-    assert jobs(0, "a") != jobs(1, "a")
 
 
 @pytest.mark.parametrize(
