@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 from pydantic import Field
 
 from diploee import __version__
-from diploee.errors import InputError
+from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, check_is_file, is_staged, reason, remove_leftovers, writing
 from diploee.neighbours.openg2g.measurements import BenchmarkRuns, BenchmarkSource
 from diploee.neighbours.openg2g.sources import MlEnergySource, OpenG2GSource
@@ -227,16 +227,21 @@ class CompiledData(ABC, Generic[M]):
         specs: Sequence[InferenceModelSpec],
         source: BenchmarkSource | None = None,
         params: Any = None,
+        **changed: Any,
     ) -> Self:
         """Read the models of specs, and first compile those that are not there as wanted.
 
         A model is compiled when its cache is missing, not complete, of another schema version,
         made with other parameters or from other source data. Without a source the cache is used,
         whatever its source, then what OpenG2G wrote in the same folder, then the ML.ENERGY
-        benchmark on the hub.
+        benchmark on the hub. Some parameters may be `changed`, by their names.
         """
         _check_labels(specs)
         params = params or cls.default_params
+        if changed and params is None:
+            raise InputError(f"{cls.__name__} has no parameters, found {one_of(changed)}")
+        if changed:
+            params = type(params)(**{**params.model_dump(), **changed})
         found: dict[str, M] = {}
         for asked in specs:
             given = source

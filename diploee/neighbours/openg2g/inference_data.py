@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, writing
@@ -30,7 +30,6 @@ from diploee.neighbours.openg2g.measurements import (
     REPLICA_POWER,
     BenchmarkRun,
     BenchmarkRuns,
-    BenchmarkSource,
     median_trace_w,
     run_power_w,
     sampling_interval_s,
@@ -50,7 +49,7 @@ from diploee.neighbours.openg2g.sources.openg2g import (
     openg2g_folder,
     traces_of,
 )
-from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.neighbours.openg2g.spec import InferenceModelSpec, StepS
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
 from diploee.tables import Float64Array
@@ -155,7 +154,7 @@ def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
 class InferenceDataParams(Model):
     """Settings by which traces and mixtures are compiled."""
 
-    dt_s: Annotated[float, Field(gt=0)] = Field(default=0.1, description="Step of the traces [s].")
+    dt_s: StepS = Field(default=0.1, description="Step of the traces [s].")
     itl_location: Location = Field(
         default="likelihood",
         description="Location of the latency mixtures: of the highest likelihood, or 1 us below "
@@ -165,12 +164,6 @@ class InferenceDataParams(Model):
         default=MAX_SAMPLES, description="Latency samples of a fit; more are thinned at random."
     )
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Seed of the thinning.")
-
-    @field_validator("dt_s")
-    @classmethod
-    def _whole_ms(cls, dt_s: float) -> float:
-        whole_ms(dt_s)
-        return dt_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +213,8 @@ class InferenceData(CompiledData[ModelData]):
 
     For every batch size the steady-state power is summed over the GPUs and resampled to the median
     duration of its runs, and a mixture is fitted to the latencies of all its runs. `params` are
-    `InferenceDataParams`: the step of the traces, the thinning of the samples.
+    `InferenceDataParams`: the step of the traces, the thinning of the samples; `ensure` takes each
+    by its name, too, such as ``dt_s=0.1``.
     """
 
     kind = "inference_data"
@@ -230,25 +224,6 @@ class InferenceData(CompiledData[ModelData]):
 
     def __getitem__(self, model_label: str) -> ModelData:
         return self.models[model_label]
-
-    @classmethod
-    def ensure(
-        cls,
-        data_dir: Path | str,
-        specs: Sequence[InferenceModelSpec],
-        source: BenchmarkSource | None = None,
-        params: InferenceDataParams | None = None,
-        *,
-        dt_s: float | None = None,
-    ) -> Self:
-        """Read the models of specs, and first compile those that are not there as wanted.
-
-        As `CompiledData.ensure`; `dt_s` is the step of the traces [s], also that of `params`.
-        """
-        params = params or cls.default_params
-        if dt_s is not None:
-            params = InferenceDataParams(**{**params.model_dump(), "dt_s": dt_s})
-        return super().ensure(data_dir, specs, source, params)
 
     def write_openg2g(
         self, data_dir: Path | str, fits: LogisticModelStore, *, force: bool = False

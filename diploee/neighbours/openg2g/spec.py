@@ -13,15 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import ScenarioError, one_of, shown
 from diploee.model import Model, documented
 from diploee.plain_data import checked
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
+from diploee.units import whole_ms
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""
+
+
+def _in_whole_ms(step_s: float) -> float:
+    whole_ms(step_s)
+    return step_s
+
+
+StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
+"""A step of traces [s], a whole number of milliseconds."""
 
 NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
 """Fields that change how a model is served, but not what is compiled from its measurements."""

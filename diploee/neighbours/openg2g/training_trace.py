@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from diploee.errors import InputError, LogFormatError
 from diploee.files import whole_file
 from diploee.model import Model, documented
 from diploee.neighbours.openg2g.sources.openg2g import format_columns
+from diploee.neighbours.openg2g.spec import StepS
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.profile import check_argument
 from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
@@ -47,7 +48,7 @@ class TrainingTraceParams(Model):
     """
 
     duration_s: Positive = Field(default=1000.0, description="Length of the trace [s].")
-    dt_s: Positive = Field(default=0.1, description="Step [s], a whole number of ms.")
+    dt_s: StepS = Field(default=0.1, description="Step [s], a whole number of ms.")
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = Field(
         default=2, description="Seed of all draws."
     )
@@ -84,12 +85,6 @@ class TrainingTraceParams(Model):
         default=18.0, description="Time from ramp_from_w to high_power_w [s]; 0 for none."
     )
     ramp_from_w: NonNegative = Field(default=50.0, description="Power at the start [W].")
-
-    @field_validator("dt_s")
-    @classmethod
-    def _whole_ms(cls, dt_s: float) -> float:
-        whole_ms(dt_s)
-        return dt_s
 
     @model_validator(mode="after")
     def _parts_fit(self) -> TrainingTraceParams:

@@ -126,7 +126,7 @@ def test_artifacts_lie_under_the_hash_of_what_they_are_made_from(data_dir, resul
 def test_changed_parameters_compile_anew(data_dir, results):
     fine = InferenceData.ensure(data_dir, [SPEC], results)
     coarse_params = InferenceDataParams(dt_s=0.5)
-    coarse = InferenceData.ensure(data_dir, [SPEC], results, coarse_params)
+    coarse = InferenceData.ensure(data_dir, [SPEC], results, dt_s=0.5)
     assert results.reads == 2
     assert fine["Tiny"].power_w[8].size == 5 * coarse["Tiny"].power_w[8].size
     assert same(coarse, InferenceData.load(data_dir, [SPEC], coarse_params))
@@ -184,6 +184,8 @@ def test_other_schema_version_compiles_anew_and_keeps_the_old_one(
 def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
     with pytest.raises(InputError, match="the cached logistic_models is not there for these"):
         LogisticModelStore.load(data_dir, [SPEC])
+    with pytest.raises(InputError, match="LogisticModelStore has no parameters, found 'dt_s'"):
+        LogisticModelStore.ensure(data_dir, [SPEC], dt_s=0.5)
     with pytest.raises(InputError, match="no model spec given"):
         LogisticModelStore.ensure(data_dir, [])
     with pytest.raises(InputError, match="two specs have the label 'Tiny'"):
