@@ -49,6 +49,19 @@ from diploee.units import LARGEST_NUMBER, MS_PER_S
 Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
 
 
+class _File:
+    """A file, and the hash of what was last read of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.digest = path, b""
+
+    def read(self) -> bytes:
+        """Return its content."""
+        content = read_bytes(self.path)
+        self.digest = hashlib.sha256(content).digest()
+        return content
+
+
 class Parallelization(Record):
     """GPUs that share the layers and the experts of a model."""
 
@@ -113,26 +126,28 @@ class LeaderboardSource(BenchmarkSource):
         self.path = Path(path)
 
     def _title(self, selected: Sequence[Measured]) -> str:
-        return f"ML.ENERGY leaderboard, {selected[0].data[1].name}"
+        return f"ML.ENERGY leaderboard, {selected[0].data[1].path.name}"
 
     def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
-        file = self._file(spec)
-        board = parse_json(read_bytes(file), str(file), Leaderboard, LogFormatError, finite=False)
+        file = _File(self._path_of(spec))
+        where = str(file.path)
+        board = parse_json(file.read(), where, Leaderboard, LogFormatError, finite=False)
         of_board = {"model_id": board.model_id, "task": board.task}
         measured = (
             Measured(of_board | config.known, config.max_num_seqs, (config, file))
             for config in board.configurations
         )
-        return select(measured, spec, str(file))
+        return select(measured, spec, where)
 
     def _hash(self, selected: Sequence[Measured]) -> str:
-        return hashlib.sha256(read_bytes(selected[0].data[1])).hexdigest()
+        file: _File = selected[0].data[1]
+        return file.digest.hex()
 
     def _run(self, one: Measured, *_: Any) -> BenchmarkRun:
         config: Configuration = one.data[0]
         return config.run()
 
-    def _file(self, spec: InferenceModelSpec) -> Path:
+    def _path_of(self, spec: InferenceModelSpec) -> Path:
         if not self.path.is_dir():
             return self.path
         name = f"{spec.model_id.replace('/', '__')}__{spec.task}"
@@ -225,14 +240,16 @@ class ResultsSource(BenchmarkSource):
     def _hash(self, selected: Sequence[Measured]) -> str:
         digest = hashlib.sha256()
         for one in selected:
-            digest.update(hashlib.sha256(read_bytes(one.data)).digest())
+            if not one.data.digest:
+                one.data.read()
+            digest.update(one.data.digest)
         return digest.hexdigest()
 
     def _run(
         self, one: Measured, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> BenchmarkRun:
-        where = str(one.data)
-        found = parse_json(read_bytes(one.data), where, Results, LogFormatError, finite=False)
+        where = str(one.data.path)
+        found = parse_json(one.data.read(), where, Results, LogFormatError, finite=False)
         run = run_of(found, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
@@ -263,7 +280,7 @@ def _measured(file: Path) -> Measured:
             f"{file}: neither its folder ('num_gpus+4+max_num_seqs+128+...') nor a key "
             "'max_num_seqs' gives the batch size; restore its place"
         )
-    return Measured({**known, "gpus_per_replica": known.get("num_gpus")}, batch_size, file)
+    return Measured({**known, "gpus_per_replica": known.get("num_gpus")}, batch_size, _File(file))
 
 
 def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) -> BenchmarkRun:
