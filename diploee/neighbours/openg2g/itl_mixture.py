@@ -260,7 +260,7 @@ def fit_location(
 def _refine(
     samples: Float64Array, smallest: float, gaps: Float64Array, best_gap: float, start: Mixture
 ) -> tuple[float, Mixture]:
-    """Search between the neighbours of the best gap, and hold the result against 1 us."""
+    """Search between the neighbours of the best gap, and compare the result with 1 us."""
     at = int(np.argmin(np.abs(gaps - best_gap)))
     bounds = np.log((gaps[max(at - 1, 0)], gaps[min(at + 1, gaps.size - 1)]))
     found: dict[float, Mixture] = {}

@@ -247,7 +247,7 @@ def _least_squares(x: Float64Array, y: Float64Array) -> Float64Array:
         ).x
         for start in starts
     ]
-    # A search that was cut may end above its start's neighbours: hold all against each other.
+    # A search that was cut may end above its start's neighbours: compare all of them.
     best = min([*found, *starts], key=lambda p: float(np.sum((curve(p, x) - unit) ** 2)))
     span, steepness, midpoint, base = best
     return np.array([span * scale, steepness, midpoint, low + base * scale])

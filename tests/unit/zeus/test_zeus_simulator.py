@@ -1,23 +1,29 @@
 """The simulator: its rules by hand, and that Zeus converges, on the sample and without it."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from samples import PUBLISHED, ZEUS
-from zeus_builders import hand_workload, workload
+from zeus_builders import GROUP_HEADER, hand_workload, workload, write
 
 from diploee.errors import WorkloadError
+from diploee.files.places import shipped_folder
 from diploee.neighbours.zeus import (
     TrainingTraces,
     TrainingWorkload,
     ZeusSpec,
     chosen_workloads,
+    read_groups,
     read_traces,
+    simulate_groups,
     simulate_sequence,
     summarize,
+    write_recurrences,
 )
 from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
 from diploee.neighbours.zeus.simulator import Epoch, EpochTable, run_once, simulate
@@ -398,3 +404,95 @@ def test_summary_of_short_histories_has_no_late_cost() -> None:
 def test_workload_that_never_recurred_has_no_summary() -> None:
     none = Recurrences(("toy",), ("toy",), RecurrenceTable.empty())
     assert summarize([certain()], none, ETA) == []
+
+
+# --- groups with overlapping recurrences
+
+SHIPPED = shipped_folder("profiles") / "zeus" / "groups.csv"
+ROWS = (
+    "g2,100.0,150.0,toy,2.0",
+    "g1,1427642.0,1446915.0,TOY,1.5",
+    "g2,0,120,toy,1",
+    "g3,5,9,other,1",
+)
+
+
+def test_groups_of_other_datasets_are_left_out_and_counted(tmp_path: Path) -> None:
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS))
+    result = simulate_groups([hand_workload()], trace, ZeusSpec("default"))
+    assert len(result.table) == 3
+    assert result.settings["recurrences_of_other_datasets"] == 1
+    with pytest.raises(WorkloadError, match="no group trains 'synthetic-vision', expected one of "):
+        simulate_groups(chosen_workloads(read_traces(), ["synthetic-vision"]), trace, ZeusSpec())
+
+
+def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS[:3]))
+    table = simulate_groups([hand_workload()], trace, ZeusSpec("default")).table
+    assert table.recurrence.tolist() == [0, 0, 1]
+    assert table.start_s.tolist() == [1427642.0, 0.0, 100.0]
+    assert table.overlapping.tolist() == [False, False, True]  # the first of g2 ends at 120
+    assert set((table.time_s / table.runtime_ratio).tolist()) <= {90.0, 110.0}
+
+
+def test_each_group_has_a_history_of_its_own(tmp_path: Path) -> None:
+    rows = [f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in "ab" for i in range(3)]
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *rows))
+    table = simulate_groups([hand_workload()], trace, ZeusSpec("zeus")).table
+    assert table.batch_size.tolist() == [16, 8, 32] * 2
+    assert table.profiled.all()
+
+
+def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) -> None:
+    def costs(*names: str) -> list[float]:
+        rows = [f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in names for i in range(30)]
+        trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *rows))
+        result = simulate_groups([hand_workload()], trace, ZeusSpec("zeus"))
+        at = result.groups.index("m")
+        return result.table.cost_j[result.table.group_id == at].tolist()
+
+    assert costs("m") == costs("a", "m", "z")
+
+
+@pytest.mark.slow
+def test_zeus_converges_with_overlapping_recurrences_too() -> None:
+    several = chosen_workloads(read_traces())
+    trace = read_groups(SHIPPED, read_traces().datasets)
+    zeus = simulate_groups(several, trace, ZeusSpec("zeus"), range(10))
+    default = simulate_groups(several, trace, ZeusSpec("default"), range(10))
+    assert 0.2 < zeus.table.overlapping.mean() < 0.6
+    late = zeus.table.take(zeus.table.recurrence >= 30)
+    oracle_j = late.cost_j - late.regret_j
+    assert late.cost_j.sum() < 1.05 * oracle_j.sum()
+    for name in zeus.workloads:
+        assert zeus.of_workload(name).energy_j.sum() < default.of_workload(name).energy_j.sum()
+
+
+# --- their file
+
+
+@pytest.fixture(scope="module")
+def recurrences() -> Recurrences:
+    return simulate_sequence(chosen_workloads(read_traces()), ZeusSpec(), 12, range(2))
+
+
+def test_file_holds_what_was_written(tmp_path: Path, recurrences: Recurrences) -> None:
+    place = tmp_path / "deep" / "r.parquet"
+    write_recurrences(place, recurrences)
+    table = pq.read_table(place)
+    written = recurrences.table.to_arrow()
+    assert table.drop_columns(["workload", "group"]).equals(
+        written.drop_columns(["workload_id", "group_id"])
+    )
+    for name in ("workload", "group"):
+        names = np.array(getattr(recurrences, f"{name}s"))[written[f"{name}_id"].to_numpy()]
+        assert table[name].to_pylist() == names.tolist()
+    head = json.loads(table.schema.metadata[b"diploee.neighbours.zeus"])
+    assert head["settings"] == dict(recurrences.settings)
+    assert head["settings"]["power_limit_optimizer"] == "jit"
+
+
+def test_same_recurrences_give_the_same_bytes(tmp_path: Path, recurrences: Recurrences) -> None:
+    for name in "ab":
+        write_recurrences(tmp_path / name, recurrences)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

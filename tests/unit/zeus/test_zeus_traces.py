@@ -1,4 +1,4 @@
-"""Reading and joining the train and power traces: what is kept, counted, refused."""
+"""Reading traces, and joining those of training and power: what is kept, counted, refused."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from samples import ZEUS
 from zeus_builders import (
+    GROUP_HEADER,
     HAND_POWER,
     HAND_TRAIN,
     POWER_HEADER,
@@ -19,7 +20,7 @@ from zeus_builders import (
 )
 
 from diploee.errors import LogFormatError, WorkloadError
-from diploee.neighbours.zeus import WorkloadSpec, chosen_workloads, read_traces
+from diploee.neighbours.zeus import WorkloadSpec, chosen_workloads, read_groups, read_traces
 from diploee.neighbours.zeus.traces import read_power_trace, read_train_trace
 
 COLUMNS = ("batch_sizes", "power_limits_w", "time_per_epoch_s", "average_power_w")
@@ -215,3 +216,54 @@ def test_default_batch_size_is_clipped_to_the_largest_of_a_small_gpu(tmp_path: P
     assert workload.spec.default_batch_size == 512
     with pytest.raises(WorkloadError, match="batch size 1024 is not in the data"):
         chosen_workloads(small, default_batch_size=1024)
+
+
+GROUPS = (
+    "g2,100.0,150.0,toy,2.0",
+    "g1,1427642.0,1446915.0,TOY,1.5",
+    "g2,0,120,toy,1",
+    "g3,5,9,other,1",
+)
+
+
+def test_groups_are_read_with_their_starts_ends_and_ratios(tmp_path: Path) -> None:
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *GROUPS))
+    assert trace.groups == ("g1", "g2", "g3")
+    assert trace.datasets == ("toy", "toy", "other")
+    assert trace.group_id.tolist() == [1, 0, 1, 2]
+    assert trace.start_s.tolist() == [100.0, 1427642.0, 0.0, 5.0]
+    assert trace.end_s.tolist() == [150.0, 1446915.0, 120.0, 9.0]
+    assert trace.runtime_ratio.tolist() == [2.0, 1.5, 1.0, 1.0]
+
+
+GROUP = "g,0,1,toy,1"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ((), ": no rows, expected one or more"),
+        ((GROUP, "g,5,4,toy,1"), ":3: 'end_time' is 4, expected 'start_time' or later, 5 s"),
+        (
+            (GROUP, "g,0,1,toy,0"),
+            ":3: column 'runtime_ratio' is '0', expected a number above",
+        ),
+        ((GROUP, "g,x,1,toy,1"), ":3: column 'start_time' is 'x'"),
+        (
+            (GROUP, "g,0,1,tyo,1"),
+            ":3: unknown dataset 'tyo', expected one of 'other', 'toy'; did y",
+        ),
+        (
+            (GROUP, "h,0,1,toy,1", "g,0,1,other,1"),
+            ":4: group 'g' trains 'other', but 'toy' in line",
+        ),
+        ((GROUP, ",0,1,toy,1"), ":3: column 'group' is ''"),
+    ],
+)
+def test_bad_group_row_is_named_with_its_line(
+    tmp_path: Path, rows: tuple[str, ...], words: str
+) -> None:
+    file = write(tmp_path / "groups.csv", GROUP_HEADER, *rows)
+    with pytest.raises(LogFormatError) as error:
+        read_groups(file, ["toy", "other"])
+    assert f"{file}{words}" in str(error.value)
