@@ -31,7 +31,7 @@ from diploee.neighbours.zeus import (
     summarize,
     write_recurrences,
 )
-from diploee.neighbours.zeus.results import SETTLED_FROM
+from diploee.neighbours.zeus.results import SETTLED_FROM, WorkloadSummary
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
 from diploee.neighbours.zeus.workload import default_pair
 from diploee.scenario.loading import MAX_SEED

@@ -234,10 +234,10 @@ def oracle_pair(workload: TrainingWorkload, eta: float) -> Pair:
 
 @dataclass(frozen=True)
 class Saving:
-    """The cheapest pair under some freedom, and what it saves over the default pair, 0-1."""
+    """The cheapest pair under some freedom."""
 
-    pair: Pair
-    fraction: float
+    pair: Pair  # batch size and power limit
+    fraction: float  # saved over the default pair, 0-1
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,16 @@
 """Replicas of served models: templates of power by batch size, and who chooses batch sizes."""
 
-from diploee.neighbours.openg2g.replicas.control import (
-    Constraint,
-    ControlSetting,
-    ControlView,
-    Observed,
-)
+from __future__ import annotations
 
-__all__ = ["Constraint", "ControlSetting", "ControlView", "Observed"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diploee.neighbours.openg2g.replicas.control import Constraint as Constraint
+    from diploee.neighbours.openg2g.replicas.control import ControlSetting as ControlSetting
+    from diploee.neighbours.openg2g.replicas.control import ControlView as ControlView
+    from diploee.neighbours.openg2g.replicas.control import ModelSetting as ModelSetting
+    from diploee.neighbours.openg2g.replicas.control import Observed as Observed
+else:
+    from diploee.fronts import front
+
+    __all__, __getattr__, __dir__ = front(__name__)

@@ -62,10 +62,10 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class ControlSetting:
-    """Setting of a controller: its models by name, and the time between decisions [s]."""
+    """Setting of a controller."""
 
-    models: Mapping[str, ModelSetting]
-    interval_s: float
+    models: Mapping[str, ModelSetting]  # its models by name
+    interval_s: float  # time between decisions [s]
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Observed:
-    """A model over the last control interval: replicas, batch size, mean latency [s] (or NaN)."""
+    """A model over the last control interval."""
 
-    n_replicas: int
-    batch_size: int
-    itl_s: float
+    n_replicas: int  # replicas
+    batch_size: int  # requests in a batch
+    itl_s: float  # mean inter-token latency [s], or NaN
 
 
 @dataclass(frozen=True)
