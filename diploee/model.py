@@ -218,6 +218,19 @@ class Kind(Model):
         return self.kind if set(dumped) == {"kind"} else dumped
 
 
+class StatefulKind(Kind):
+    """A kind that is itself what it stands for: a copy of the spec, opened, with its own state."""
+
+    def open(self, setting: Any) -> Any:
+        """Return a new one for a setting."""
+        opened = self.model_copy()
+        opened._start(setting)
+        return opened
+
+    def _start(self, setting: Any) -> None:
+        """Make ready what is learnt and drawn."""
+
+
 def _imported(path: str) -> str:
     """Return an import path of something that can be called; refuse all others."""
     module, _, name = path.partition(":")

@@ -10,16 +10,15 @@ import typer
 
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
-from diploee.errors import InputError, ScenarioError, did_you_mean, one_of
+from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of
 from diploee.neighbours.openg2g import (
-    LogisticModel,
     LogisticModelStore,
     TrainingTrace,
     TrainingTraceParams,
     load_specs,
 )
-from diploee.neighbours.openg2g.logistic_store import ModelFits
-from diploee.neighbours.openg2g.runs import BenchmarkSource
+from diploee.neighbours.openg2g.inference_data import ModelFits
+from diploee.neighbours.openg2g.measurements import BenchmarkSource
 from diploee.neighbours.openg2g.sources import (
     LeaderboardSource,
     MlEnergySource,
@@ -29,6 +28,7 @@ from diploee.neighbours.openg2g.sources import (
 from diploee.plain_data import checked
 from diploee.profiles import add_profile
 from diploee.scenario.yaml_lines import read_value
+from diploee.units import MS_PER_S
 
 benchmark_app = App()
 
@@ -136,60 +136,49 @@ def _source(name: SourceName, path: Path | None) -> BenchmarkSource:
     return ResultsSource(path) if name == "results" else OpenG2GSource(path)
 
 
-def _curves(model: ModelFits) -> dict[str, tuple[LogisticModel, float]]:
-    """Return the curves under their names in a scenario, each with the factor of its unit."""
+def _as_dict(model: ModelFits) -> dict[str, Any]:
+    """Return the curves under their names in a scenario, and which hardly follow their points."""
     fits = model.fits
-    return {
+    curves = {
         "power_w": (fits.power, 1.0),
-        "itl_ms": (fits.itl, 1e3),
+        "itl_ms": (fits.itl, MS_PER_S),
         "throughput_tps": (fits.throughput, 1.0),
     }
-
-
-def _coefficients(curve: LogisticModel, factor: float) -> dict[str, float]:
-    return {
-        "L": curve.span * factor,
-        "k": curve.steepness,
-        "x0": curve.midpoint,
-        "b0": curve.base * factor,
+    found: dict[str, Any] = {
+        name: {
+            "L": curve.span * factor,
+            "k": curve.steepness,
+            "x0": curve.midpoint,
+            "b0": curve.base * factor,
+            "r2": curve.r2,
+            "n_points": curve.n_points,
+        }
+        for name, (curve, factor) in curves.items()
     }
-
-
-def _as_dict(model: ModelFits) -> dict[str, Any]:
-    curves: dict[str, Any] = {
-        name: {**_coefficients(curve, factor), "r2": curve.r2, "n_points": curve.n_points}
-        for name, (curve, factor) in _curves(model).items()
-    }
-    sizes = {"smallest_batch": model.fits.smallest_batch, "largest_batch": model.fits.largest_batch}
-    notes = {"notes": _notes(model)} if _notes(model) else {}
-    return {**curves, **sizes, **notes, "details": dict(model.details)}
-
-
-def _notes(model: ModelFits) -> list[str]:
-    """Return which curves hardly follow their points."""
-    return [
-        f"{name}: R2 {curve.r2:.2f} over {curve.n_points} points: the batch size hardly tells it"
-        for name, (curve, _) in _curves(model).items()
-        if curve.r2 is not None and curve.r2 < LOW_R2
+    notes = [
+        f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size hardly tells it"
+        for name, of in found.items()
+        if of["r2"] is not None and of["r2"] < LOW_R2
     ]
+    found |= {"smallest_batch": fits.smallest_batch, "largest_batch": fits.largest_batch}
+    return found | ({"notes": notes} if notes else {}) | {"details": dict(model.details)}
 
 
 def _fragment(label: str, model: ModelFits) -> str:
-    from diploee.errors import one_line
-
-    spec, source = model.spec, model.details.get("source", "")
+    spec, found = model.spec, _as_dict(model)
     of = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
     lines = [one_line(f"# {label}: {of}")]  # names of the user's must not end the comment
-    lines += [f"# Note: {note}" for note in _notes(model)]
+    lines += [f"# Note: {note}" for note in found.get("notes", ())]
     if spec.itl_deadline_s is not None:
         lines.append(f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}")
     lines.append("logistic:")
-    if source:
+    if source := found["details"].get("source"):
         lines.append(f"  source: {json.dumps(str(source))}")
-    for name, (curve, factor) in _curves(model).items():
-        numbers = ", ".join(f"{k}: {v:.6g}" for k, v in _coefficients(curve, factor).items())
-        quality = "" if curve.r2 is None else f"   # R2 {curve.r2:.4f}, {curve.n_points} points"
+    for name in ("power_w", "itl_ms", "throughput_tps"):
+        curve = found[name]
+        numbers = ", ".join(f"{symbol}: {curve[symbol]:.6g}" for symbol in ("L", "k", "x0", "b0"))
+        r2 = curve["r2"]
+        quality = "" if r2 is None else f"   # R2 {r2:.4f}, {curve['n_points']} points"
         lines.append(f"  {name}: {{{numbers}}}{quality}")
-    lines.append(f"  smallest_batch: {model.fits.smallest_batch:g}")
-    lines.append(f"  largest_batch: {model.fits.largest_batch:g}")
+    lines += [f"  {name}: {found[name]:g}" for name in ("smallest_batch", "largest_batch")]
     return "\n".join(lines) + "\n"

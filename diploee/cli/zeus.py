@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,15 +31,15 @@ from diploee.neighbours.zeus import (
     summarize,
     write_recurrences,
 )
-from diploee.neighbours.zeus.cost import default_pair
+from diploee.neighbours.zeus.results import SETTLED_FROM, WorkloadSummary
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
-from diploee.neighbours.zeus.summary import SETTLED_FROM, WorkloadSummary
+from diploee.neighbours.zeus.workload import default_pair
 from diploee.scenario.loading import MAX_SEED
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 
 class RecurrenceOptions(Model):
-    """How often each workload recurs."""
+    """Number of recurrences of each workload."""
 
     recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = Field(
         default=40, description="Recurrences of each workload."
@@ -133,14 +134,32 @@ def zeus_command(
         named = [f"{option} {shown(value)}" for option, value in asked.items() if value is not None]
         raise WorkloadError(f"{', '.join(named)}: {error}" if named else str(error)) from error
     found = {one.name: (best_savings(one, 1.0), best_savings(one, eta)) for one in chosen}
-    if savings:
-        _show(traces, spec, chosen, found, None, as_json)
-        return
-    result = _simulated(traces, chosen, spec, groups, simulation)
-    if out is not None:
+    result = None if savings else _simulated(traces, chosen, spec, groups, simulation)
+    if out is not None and result is not None:
         write_recurrences(out, result, force)
-    _show(traces, spec, chosen, found, (result, summarize(chosen, result, eta)), as_json)
-    if out is not None and not as_json:
+    summaries = None if result is None else summarize(chosen, result, eta)
+    left_out = _left_out(traces, chosen, result)
+    if as_json:
+        content: dict[str, Any] = {
+            "gpu": traces.gpu,
+            "settings": spec.settings(),
+            "left_out": left_out,
+            "savings": {
+                name: {"energy": asdict(energy), "cost": asdict(cost)}
+                for name, (energy, cost) in found.items()
+            },
+        }
+        if summaries is not None:
+            content["simulated"] = [asdict(summary) for summary in summaries]
+        typer.echo(json.dumps(content, indent=2))
+        return
+    title = f"Best savings over the default pair of batch size and power limit on {traces.gpu}"
+    show_table(title, *_savings_rows(spec, chosen, found))
+    if summaries is not None:
+        _show_summaries(spec, summaries)
+    for cause, n in left_out.items():
+        typer.echo(f"  {n:,} {cause}")
+    if out is not None and result is not None:
         typer.echo(f"{len(result.table):,} runs in {out}")
 
 
@@ -167,42 +186,8 @@ def _simulated(
     return simulate_groups(chosen, read_groups(groups, traces.datasets), spec, seeds)
 
 
-Found = dict[str, "tuple[Savings, Savings]"]
-
-
-def _show(
-    traces: TrainingTraces,
-    spec: ZeusSpec,
-    chosen: list[TrainingWorkload],
-    found: Found,
-    simulated: tuple[Recurrences, list[WorkloadSummary]] | None,
-    as_json: bool,
-) -> None:
-    if as_json:
-        typer.echo(json.dumps(_content(traces, spec, chosen, found, simulated), indent=2))
-        return
-    title = f"Best savings over the default pair of batch size and power limit on {traces.gpu}"
-    show_table(title, *_savings_rows(spec, chosen, found))
-    if simulated is not None:
-        settings = spec.settings()
-        title = (
-            f"{settings['batch_size_optimizer']} with power limit "
-            f"{settings['power_limit_optimizer']}, eta {spec.eta:g}, beta {spec.beta:g}"
-        )
-        show_table(title, *_summary_rows(simulated[1]))
-        typer.echo(
-            f"  late cost: from a job's recurrence {SETTLED_FROM + 1} on, over the oracle's; "
-            "energy and time: over the default pair's; late pair: the most frequent of the last "
-            "quarter"
-        )
-        if any(one.settled_cost_ratio is None for one in simulated[1]):
-            typer.echo(f"  -: no job recurs more than {SETTLED_FROM} times")
-    for cause, n in _left_out(traces, chosen, simulated).items():
-        typer.echo(f"  {n:,} {cause}")
-
-
 def _savings_rows(
-    spec: ZeusSpec, chosen: list[TrainingWorkload], found: Found
+    spec: ZeusSpec, chosen: list[TrainingWorkload], found: dict[str, tuple[Savings, Savings]]
 ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return header and rows: percent saved by the limit, by the batch size, by both."""
     header = (
@@ -226,19 +211,16 @@ def _savings_rows(
     return header, rows
 
 
-def _summary_rows(
-    summaries: list[WorkloadSummary],
-) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return header and rows of what was simulated."""
+def _show_summaries(spec: ZeusSpec, summaries: list[WorkloadSummary]) -> None:
+    """Print a row for each workload that was simulated, and what its columns mean."""
+    settings = spec.settings()
+    title = (
+        f"{settings['batch_size_optimizer']} with power limit "
+        f"{settings['power_limit_optimizer']}, eta {spec.eta:g}, beta {spec.beta:g}"
+    )
     header = (
-        "workload",
-        "runs",
-        "late cost %",
-        "energy %",
-        "time %",
-        "stopped %",
-        "late pair",
-        "oracle's pair",
+        *("workload", "runs", "late cost %", "energy %", "time %", "stopped %"),
+        *("late pair", "oracle's pair"),
     )
     rows = [
         (
@@ -253,42 +235,26 @@ def _summary_rows(
         )
         for one in summaries
     ]
-    return header, rows
+    show_table(title, header, rows)
+    typer.echo(
+        f"  late cost: from a job's recurrence {SETTLED_FROM + 1} on, over the oracle's; "
+        "energy and time: over the default pair's; late pair: the most frequent of the last "
+        "quarter"
+    )
+    if any(one.settled_cost_ratio is None for one in summaries):
+        typer.echo(f"  -: no job recurs more than {SETTLED_FROM} times")
 
 
 def _left_out(
-    traces: TrainingTraces,
-    chosen: list[TrainingWorkload],
-    simulated: tuple[Recurrences, list[WorkloadSummary]] | None,
+    traces: TrainingTraces, chosen: list[TrainingWorkload], result: Recurrences | None
 ) -> dict[str, int]:
     """Return what the join and the rules left out, by cause."""
-    counts = {cause: n for cause, n in traces.counts.items() if " " in cause.replace(" rows", "")}
+    counts = Counter(
+        {cause: n for cause, n in traces.counts.items() if not cause.endswith(" rows")}
+    )
     for one in chosen:
-        for cause, n in one.counts.items():
-            if cause != "paths":
-                counts[cause] = counts.get(cause, 0) + n
-    if simulated is not None:
-        n_other = simulated[0].settings.get("recurrences_of_other_datasets", 0)
+        counts.update({cause: n for cause, n in one.counts.items() if cause != "paths"})
+    if result is not None:
+        n_other = result.settings.get("recurrences_of_other_datasets", 0)
         counts["recurrences of other datasets in the group trace"] = int(str(n_other))
     return {cause: n for cause, n in counts.items() if n}
-
-
-def _content(
-    traces: TrainingTraces,
-    spec: ZeusSpec,
-    chosen: list[TrainingWorkload],
-    found: Found,
-    simulated: tuple[Recurrences, list[WorkloadSummary]] | None,
-) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "gpu": traces.gpu,
-        "settings": spec.settings(),
-        "left_out": _left_out(traces, chosen, simulated),
-        "savings": {
-            name: {"energy": asdict(energy), "cost": asdict(cost)}
-            for name, (energy, cost) in found.items()
-        },
-    }
-    if simulated is not None:
-        content["simulated"] = [asdict(summary) for summary in simulated[1]]
-    return content

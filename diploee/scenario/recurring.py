@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
-from diploee.model import Kind, Kinds, Model
+from diploee.model import Kinds, Model, StatefulKind
 
 
-class _Optimizer(Kind):
-    """Settings of an optimizer in a scenario; an optimizer itself, before it is opened."""
-
-    def open(self, setting: Any) -> Any:
-        """Return a new one for the recurring job of a Zeus `Setting`."""
-        opened = self.model_copy()
-        opened._start(setting)
-        return opened
-
-    def _start(self, setting: Any) -> None:
-        """Make ready what is learnt and drawn; only the oracles look at the traces."""
-
-
-class BatchSizeOptimizer(_Optimizer):
+class BatchSizeOptimizer(StatefulKind):
     """Chooses the batch size of each recurrence; here always the same."""
 
     goes_with: ClassVar[str] = "jit"
@@ -42,7 +29,7 @@ class BatchSizeOptimizer(_Optimizer):
         """
 
 
-class PowerLimitOptimizer(_Optimizer):
+class PowerLimitOptimizer(StatefulKind):
     """Chooses the power limit of each recurrence, once its batch size is known."""
 
     _limit_w: dict[int, float] = PrivateAttr(default_factory=dict)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.model import SCALES, Kind, Kinds, Model, Name
+from diploee.model import SCALES, Kind, Kinds, Model, Name, StatefulKind
 from diploee.units import whole_ms
 
 if TYPE_CHECKING:
-    from diploee.neighbours.openg2g.replicas.base import Constraint
+    from diploee.neighbours.openg2g.replicas.control import Constraint, ControlView
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
-class BatchControllerSpec(Kind):
-    """Settings of a controller of batch sizes in a scenario, a `BatchController`."""
+class BatchControllerSpec(StatefulKind):
+    """Chooses batch sizes, once per control interval; here they stay as they are."""
+
+    def decide(self, view: ControlView) -> Mapping[str, int]:  # noqa: ARG002
+        """Return the next batch size of each model by name; those left out keep theirs."""
+        return {}
 
 
 class ReplicaSignalSpec(Kind):
@@ -33,14 +38,15 @@ class ReplicaSignalSpec(Kind):
         """Return the limits on that power, the same ones at every time."""
 
 
+_HOME = "diploee.neighbours.openg2g.replicas.control"
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
-    "batch size controller", BatchControllerSpec, "diploee.neighbours.openg2g.replicas.controllers"
+    "batch size controller", BatchControllerSpec, _HOME
 )
 """Controllers of batch sizes by name: those of the package, and those registered from outside."""
 REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
     "signal",
     ReplicaSignalSpec,  # type: ignore[type-abstract]
-    "diploee.neighbours.openg2g.replicas.signals",
+    _HOME,
 )
 """Constraints on the power of replicas, likewise."""
 

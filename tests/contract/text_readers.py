@@ -24,8 +24,7 @@ from diploee.importers.signals import read_signal
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.neighbours.openg2g import TrainingTrace
-from diploee.neighbours.zeus.groups import read_groups
-from diploee.neighbours.zeus.trace_files import read_power_trace, read_train_trace
+from diploee.neighbours.zeus.traces import read_groups, read_power_trace, read_train_trace
 from diploee.profiles import PowerProfile
 from diploee.scenario import SignalFile
 from diploee.textio.source import read_bytes

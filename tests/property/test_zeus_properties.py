@@ -17,10 +17,9 @@ from diploee.neighbours.zeus import (
     best_savings,
     simulate_sequence,
 )
-from diploee.neighbours.zeus.cost import expected_cost_j, oracle_pair
 from diploee.neighbours.zeus.optimizers import PruningRounds
-from diploee.neighbours.zeus.recurrence import Epoch, run_once
-from diploee.neighbours.zeus.simulator import Simulation, Submissions, simulate
+from diploee.neighbours.zeus.simulator import Epoch, Simulation, Submissions, run_once, simulate
+from diploee.neighbours.zeus.workload import expected_cost_j, oracle_pair
 from diploee.tables import concat
 
 OPTIMIZERS = st.sampled_from(["zeus", "default", "oracle", "thompson"])

@@ -27,7 +27,7 @@ from diploee.loads.services.curves import (
 )
 from diploee.loads.services.replayed_rates import mean_output_tokens
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.neighbours.openg2g.logistic_curves import logistic_curves
+from diploee.neighbours.openg2g.serving import logistic_curves
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import RequestStream, Service
 from diploee.scenario.serving import LatencyMetric

@@ -1,36 +1,147 @@
-"""Common parts of data compiled per spec: their places in the cache, `save`, `load`, `ensure`."""
+"""Data compiled for specs, and their cache: a folder each, named by what they are made from.
+
+A folder ``<data>/<hash>/<kind>/`` has a few files and the manifest `_manifest.json` with their
+hashes, which whoever reads compares. It appears whole or not at all: of several callers that
+compile the same at once the first wins, and the others discard theirs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
+from glob import escape
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from diploee.errors import InputError
-from diploee.neighbours.openg2g.cache import MANIFEST, Artifact, Cached
-from diploee.neighbours.openg2g.openg2g_folder import openg2g_folder
-from diploee.neighbours.openg2g.runs import BenchmarkRuns, BenchmarkSource
-from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.plain_data import checked
+from pydantic import Field
+
+from diploee import __version__
+from diploee.errors import InputError, one_of
+from diploee.files import FolderKind, check_is_file, is_staged, reason, remove_leftovers, writing
+from diploee.neighbours.openg2g.measurements import BenchmarkRuns, BenchmarkSource
+from diploee.neighbours.openg2g.sources import MlEnergySource, OpenG2GSource
+from diploee.neighbours.openg2g.sources.openg2g import MANIFEST, openg2g_folder
+from diploee.neighbours.openg2g.spec import InferenceModelSpec, content_hash
+from diploee.plain_data import SHA256, Record, checked, read_json
+
+_READ_ATTEMPTS, _PAUSE_S = 100, 0.005
+
+T = TypeVar("T")
 
 
-class CompiledModel(Protocol):
+@dataclass(frozen=True)
+class Artifact:
+    """A complete artifact as it was read."""
+
+    place: Path  # its folder
+    files: Mapping[str, bytes]  # content of its files, checked against the manifest
+    details: Mapping[str, Any]  # what its writer noted
+
+    def file(self, name: str) -> tuple[Path, bytes]:
+        """Return a file's path and content; `InputError` where there is none of that name."""
+        if name not in self.files:
+            raise InputError(f"{MANIFEST} lists no {name}")
+        return self.place / name, self.files[name]
+
+
+class _Manifest(Record):
+    files: dict[
+        Annotated[str, Field(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$")],
+        Annotated[str, Field(pattern=SHA256)],
+    ]
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cached(Generic[T]):
+    """One artifact of a cache: what it is made from, and how it is read."""
+
+    data_dir: Path
+    kind: str  # name of its kind, such as ``"inference_data"``, and of its folder
+    made_from: Mapping[str, Any]  # JSON values: parameters and the version of its files
+    # Makes the content of the files, or raises `InputError`: then it is damaged
+    parse: Callable[[Artifact], T]
+    source_sha256: str | None = None  # hash of the source data; None accepts it from any
+
+    @property
+    def place(self) -> Path:
+        """Its folder."""
+        return self.data_dir / content_hash(self.made_from) / self.kind
+
+    def find(self) -> T | str:
+        """Return the content, or as a clause why there is none to use."""
+        remove_leftovers(self.place.parent)
+        for _ in range(_READ_ATTEMPTS):
+            is_written = is_staged(self.place.parent)
+            found = self._read()
+            if not (isinstance(found, str) and is_written):
+                break
+            time.sleep(_PAUSE_S)
+        return found
+
+    def load(self) -> T:
+        """Return the content, or raise `InputError`."""
+        found = self.find()
+        if isinstance(found, str):
+            raise InputError(
+                f"{self.place}: the cached {self.kind} {found}; generate it from its source"
+            )
+        return found
+
+    def save(self, files: Mapping[str, bytes], details: Mapping[str, Any]) -> None:
+        """Write the artifact, unless another was quicker; a damaged one is replaced."""
+        manifest = {
+            "made_from": self.made_from,
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+            "details": details,
+            "diploee_version": __version__,
+        }
+        kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *map(escape, files)))
+        with writing(force=True) as new:
+            item = new.folder(self.place, kind, option="--data-dir")
+            item.unless = lambda: not isinstance(self._read(), str)
+            for name, content in files.items():
+                (item.path / name).write_bytes(content)
+            text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
+            (item.path / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
+
+    def _read(self) -> T | str:
+        if not self.place.exists():
+            return "is not there for these parameters"
+        try:
+            manifest = read_json(self.place / MANIFEST, _Manifest)
+            if self.source_sha256 not in (None, manifest.details.get("source_sha256")):
+                return "was made from other source data"
+            files = {name: self._file(name, sha256) for name, sha256 in manifest.files.items()}
+            return self.parse(Artifact(self.place, files, manifest.details))
+        except InputError as error:
+            return f"is damaged ({error})"
+
+    def _file(self, name: str, sha256: str) -> bytes:
+        check_is_file(self.place / name)
+        try:
+            content = (self.place / name).read_bytes()
+        except OSError as error:
+            raise InputError(f"{name}: {reason(error)}") from error
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise InputError(f"{name} was changed")
+        return content
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
     """Artifacts compiled for one spec."""
 
-    @property
-    def spec(self) -> InferenceModelSpec:
-        """The spec."""
-        ...
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        """JSON values for the manifest; `source_sha256` is the hash of the source data."""
-        ...
+    spec: InferenceModelSpec
+    # JSON values for the manifest: source, licence, what was dropped; `source_sha256` is the hash
+    # of the source data
+    details: Mapping[str, Any]
 
 
 M = TypeVar("M", bound=CompiledModel)
@@ -69,17 +180,7 @@ class CompiledData(ABC, Generic[M]):
     def generate(
         cls, specs: Sequence[InferenceModelSpec], source: BenchmarkSource, params: Any = None
     ) -> Self:
-        """Compile the data of specs from a source.
-
-        Parameters
-        ----------
-        specs : sequence of InferenceModelSpec
-            Models; their labels differ.
-        source : BenchmarkSource
-            Where they were measured.
-        params : object, optional
-            How they are compiled, where there is a choice.
-        """
+        """Compile the data of specs, whose labels differ, from where they were measured."""
         if not callable(getattr(source, "read", None)):
             raise InputError(
                 f"source is of type {type(source).__name__}, expected one of measurements such as "
@@ -126,26 +227,21 @@ class CompiledData(ABC, Generic[M]):
         specs: Sequence[InferenceModelSpec],
         source: BenchmarkSource | None = None,
         params: Any = None,
+        **changed: Any,
     ) -> Self:
         """Read the models of specs, and first compile those that are not there as wanted.
 
         A model is compiled when its cache is missing, not complete, of another schema version,
-        made with other parameters or from other source data.
-
-        Parameters
-        ----------
-        data_dir : pathlib.Path or str
-            The cache.
-        specs : sequence of InferenceModelSpec
-            Models; their labels differ.
-        source : BenchmarkSource, optional
-            Where they were measured. Without it the cache is used, whatever its source, then what
-            OpenG2G wrote in the same folder, then the ML.ENERGY benchmark on the hub.
-        params : object, optional
-            How they are compiled, where there is a choice.
+        made with other parameters or from other source data. Without a source the cache is used,
+        whatever its source, then what OpenG2G wrote in the same folder, then the ML.ENERGY
+        benchmark on the hub. Some parameters may be `changed`, by their names.
         """
         _check_labels(specs)
         params = params or cls.default_params
+        if changed and params is None:
+            raise InputError(f"{cls.__name__} has no parameters, found {one_of(changed)}")
+        if changed:
+            params = type(params)(**{**params.model_dump(), **changed})
         found: dict[str, M] = {}
         for asked in specs:
             given = source
@@ -174,13 +270,8 @@ class CompiledData(ABC, Generic[M]):
 
 def default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
     """Return where a spec is measured that no source is given for: OpenG2G's folder, or the hub."""
-    sources = import_module("diploee.neighbours.openg2g.sources")
     folder = openg2g_folder(data_dir, spec)
-    is_there = (folder / MANIFEST).is_file()
-    source: BenchmarkSource = (
-        sources.OpenG2GSource(folder) if is_there else sources.MlEnergySource()
-    )
-    return source
+    return OpenG2GSource(folder) if (folder / MANIFEST).is_file() else MlEnergySource()
 
 
 def _with_batch_sizes(
@@ -191,7 +282,7 @@ def _with_batch_sizes(
         return spec
     if source is None:
         raise InputError(
-            f"'{spec.model_label}': batch_sizes are absent, and no source tells them; give either"
+            f"'{spec.model_label}': batch_sizes are absent, and no source has them; give either"
         )
     sizes = tuple(source.read(spec, traces=False).by_batch())
     given = spec.model_dump() | {"batch_sizes": sizes}

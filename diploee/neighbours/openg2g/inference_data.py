@@ -1,37 +1,211 @@
-"""`InferenceData`: power traces and latency mixtures of served models, compiled and cached."""
+"""Compiled and cached data of served models: `InferenceData`, `LogisticModelStore`.
+
+The one are power traces and latency mixtures, the other logistic fits of power, latency and
+throughput.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, writing
-from diploee.neighbours.openg2g.cache import MANIFEST, Artifact
-from diploee.neighbours.openg2g.compiled import CompiledData
-from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
-from diploee.neighbours.openg2g.logistic_store import LogisticModelStore
-from diploee.neighbours.openg2g.model_data import InferenceDataParams, ModelData
-from diploee.neighbours.openg2g.openg2g_folder import (
+from diploee.model import Model
+from diploee.neighbours.openg2g.compiled import Artifact, CompiledData, CompiledModel
+from diploee.neighbours.openg2g.itl_mixture import (
+    MAX_SAMPLES,
+    MIN_SAMPLES,
+    ITLMixtureModel,
+    Location,
+)
+from diploee.neighbours.openg2g.logistic import LogisticModel
+from diploee.neighbours.openg2g.measurements import (
+    REPLICA_POWER,
+    BenchmarkRun,
+    BenchmarkRuns,
+    median_trace_w,
+    run_power_w,
+    sampling_interval_s,
+)
+from diploee.neighbours.openg2g.serving import ServingFits
+from diploee.neighbours.openg2g.sources.openg2g import (
     FIT_FILE,
+    FITS,
     ITL_FILE,
+    MANIFEST,
     TRACE_COLUMNS,
     TRACE_FILE,
+    fits_of,
     format_columns,
     manifest_of,
     mixtures_of,
     openg2g_folder,
     traces_of,
 )
-from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, BenchmarkSource
-from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.neighbours.openg2g.steady_state import median_trace_w, sampling_interval_s
+from diploee.neighbours.openg2g.spec import InferenceModelSpec, StepS
+from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.tables import Float64Array
+from diploee.units import whole_ms
 
 ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
+FIT_SCHEMA = "logistic_v1"
+_TRACE_STEP_S = 0.1
+# What a run has of each quantity, and the words for what it lacks.
+_MEASURED = {
+    "power": ("mean_power_w", "mean power and no power in time"),
+    "itl": ("median_itl_s", "inter-token latency"),
+    "throughput": ("throughput_tps", "throughput"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFits(CompiledModel):
+    """The fits of one served model: power, latency and throughput against batch size."""
+
+    fits: ServingFits
+
+
+class LogisticModelStore(CompiledData[ModelFits]):
+    """The fits of several served models.
+
+    The points are the medians over the runs of each batch size in `fit_batch_sizes`: mean power
+    [W], median inter-token latency [s] and throughput [tokens/s] against log2 of the batch size. A
+    source that gives fits itself (OpenG2G's cache) is taken at its word.
+    """
+
+    def __getitem__(self, model_label: str) -> ServingFits:
+        return self.models[model_label].fits
+
+    kind = "logistic_models"
+    schema_version = 1
+
+    @classmethod
+    def _compile(
+        cls, spec: InferenceModelSpec, runs: BenchmarkRuns, _: Any, details: dict[str, Any]
+    ) -> ModelFits:
+        models, points = _curves(runs, spec.fit_batch_sizes)
+        details["points"] = {"batch_size": list(spec.fit_batch_sizes), **points}
+        return _fits(spec, models, details)
+
+    @classmethod
+    def _files(cls, model: ModelFits) -> dict[str, bytes]:
+        content = {
+            "schema": FIT_SCHEMA,
+            "model_label": model.spec.model_label,
+            **{name: getattr(model.fits, quantity).to_dict() for name, quantity in FITS.items()},
+        }
+        return {FIT_FILE: f"{json.dumps(content, indent=2)}\n".encode()}
+
+    @classmethod
+    def _parse(cls, spec: InferenceModelSpec, _: Any, artifact: Artifact) -> ModelFits:
+        return _fits(spec, fits_of(*artifact.file(FIT_FILE)), artifact.details)
+
+
+def _fits(
+    spec: InferenceModelSpec, models: Mapping[str, LogisticModel], details: Mapping[str, Any]
+) -> ModelFits:
+    lacking = [quantity for quantity in FITS.values() if quantity not in models]
+    if lacking:
+        raise InputError(f"no fit of {one_of(lacking)}")
+    sizes = spec.fit_batch_sizes
+    fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
+    return ModelFits(spec, details, fits)
+
+
+def _curves(
+    runs: BenchmarkRuns, sizes: Sequence[int]
+) -> tuple[dict[str, LogisticModel], dict[str, list[float]]]:
+    """Return the three curves and the points that were fitted."""
+    models, points = dict(runs.fits), {}
+    by_batch = runs.by_batch()
+    missing = [quantity for quantity in FITS.values() if quantity not in models]
+    if missing and len(sizes) < 2:
+        raise InputError(f"one batch size, {sizes[0]}, gives no curve; give two or more")
+    for quantity in missing:
+        points[quantity] = [_median(by_batch[size], quantity) for size in sizes]
+        models[quantity] = LogisticModel.fit(np.log2(sizes), points[quantity])
+    return models, points
+
+
+def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
+    name, words = _MEASURED[quantity]
+    values = [getattr(run, name) for run in runs]
+    if quantity == "power":
+        for k, run in enumerate(runs):
+            if values[k] is None and run.power:
+                values[k] = float(run_power_w(run, _TRACE_STEP_S).mean())
+    known = [value for value in values if value is not None]
+    if not known:
+        raise InputError(
+            f"no {words} of batch size {runs[0].batch_size}; use a source that has it, or leave "
+            "this size out of the fit"
+        )
+    return float(np.median(known))
+
+
+class InferenceDataParams(Model):
+    """Settings by which traces and mixtures are compiled."""
+
+    dt_s: StepS = Field(default=0.1, description="Step of the traces [s].")
+    itl_location: Location = Field(
+        default="likelihood",
+        description="Location of the latency mixtures: of the highest likelihood, or 1 us below "
+        "the smallest sample (OpenG2G).",
+    )
+    max_itl_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = Field(
+        default=MAX_SAMPLES, description="Latency samples of a fit; more are thinned at random."
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Seed of the thinning.")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelData(CompiledModel):
+    """Traces and mixtures of one served model."""
+
+    dt_s: float  # step of the traces [s]
+    # By batch size: power of one replica, the sum over its GPUs, in the steady state [W]
+    power_w: Mapping[int, Float64Array]
+    itl: Mapping[int, ITLMixtureModel]  # inter-token latency by batch size
+
+    def profile(self, batch_size: int, n_nodes: int = 1) -> PowerProfile:
+        """Return the trace of a batch size as the measured power of one replica."""
+        if batch_size not in self.power_w:
+            raise InputError(
+                f"'{self.spec.model_label}' has no trace of batch size {batch_size} "
+                f"(have: {one_of(self.power_w)})"
+            )
+        interval_s = float(self.details.get("sampling_interval_s", self.dt_s))
+        n_runs = self.details.get("runs", {}).get(str(batch_size), 1)
+        provenance = Provenance(
+            kind="measured",
+            source=str(self.details.get("source", "")),
+            licence=str(self.details.get("licence", "unknown")),
+            source_sha256=str(self.details.get("source_sha256", "")),
+            sampling_interval_s=interval_s,
+            averaging_window_s=self.dt_s,
+            bandwidth_hz=usable_bandwidth_hz(interval_s, self.dt_s),
+            power_boundary=REPLICA_POWER,
+            notes=f"Steady state at batch size {batch_size}, resampled; "
+            + (f"median over {n_runs} runs at each step." if n_runs > 1 else "one run."),
+            counts=dict(self.details.get("counts", {})),
+        )
+        label = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.spec.model_label)
+        return PowerProfile(
+            profile_id=f"serving-{label}-batch{batch_size}",
+            workload=f"serving-{label}",
+            n_nodes=n_nodes,
+            dt_ms=whole_ms(self.dt_s),
+            power_w=round_keeping_energy(self.power_w[batch_size]),
+            provenance=provenance,
+        )
 
 
 class InferenceData(CompiledData[ModelData]):
@@ -39,7 +213,8 @@ class InferenceData(CompiledData[ModelData]):
 
     For every batch size the steady-state power is summed over the GPUs and resampled to the median
     duration of its runs, and a mixture is fitted to the latencies of all its runs. `params` are
-    `InferenceDataParams`: the step of the traces, the thinning of the samples.
+    `InferenceDataParams`: the step of the traces, the thinning of the samples; `ensure` takes each
+    by its name, too, such as ``dt_s=0.1``.
     """
 
     kind = "inference_data"
@@ -49,25 +224,6 @@ class InferenceData(CompiledData[ModelData]):
 
     def __getitem__(self, model_label: str) -> ModelData:
         return self.models[model_label]
-
-    @classmethod
-    def ensure(
-        cls,
-        data_dir: Path | str,
-        specs: Sequence[InferenceModelSpec],
-        source: BenchmarkSource | None = None,
-        params: InferenceDataParams | None = None,
-        *,
-        dt_s: float | None = None,
-    ) -> Self:
-        """Read the models of specs, and first compile those that are not there as wanted.
-
-        As `CompiledData.ensure`; `dt_s` is the step of the traces [s], also that of `params`.
-        """
-        params = params or cls.default_params
-        if dt_s is not None:
-            params = InferenceDataParams(**{**params.model_dump(), "dt_s": dt_s})
-        return super().ensure(data_dir, specs, source, params)
 
     def write_openg2g(
         self, data_dir: Path | str, fits: LogisticModelStore, *, force: bool = False
@@ -81,14 +237,7 @@ class InferenceData(CompiledData[ModelData]):
         fits : LogisticModelStore
             The logistic fits of the same models.
         force : bool
-            Replace folders that stand there.
-
-        Raises
-        ------
-        InputError
-            If a model has no fits or no deadline, or a folder stands there.
-        OutputError
-            If one can't be written; none is kept then.
+            Replace folders that are there.
         """
         lacking = sorted(set(self.models) - set(fits.models))
         if lacking:
@@ -132,7 +281,7 @@ class InferenceData(CompiledData[ModelData]):
             "sampling_interval_s": sampling_interval_s(runs.runs),
             "counts": {name: n for name, n in runs.counts.items() if n},
         }
-        return ModelData(spec, params.dt_s, power_w, itl, details)
+        return ModelData(spec, details, params.dt_s, power_w, itl)
 
     @classmethod
     def _files(cls, model: ModelData) -> dict[str, bytes]:
@@ -164,7 +313,7 @@ class InferenceData(CompiledData[ModelData]):
             raise InputError(f"nothing of batch size {lacking[0]}")
         traces_w = {size: power_w[batch == size] for size in sizes}
         itl = {size: itl[size] for size in sizes}
-        return ModelData(spec, params.dt_s, traces_w, itl, artifact.details)
+        return ModelData(spec, artifact.details, params.dt_s, traces_w, itl)
 
 
 def _mixture(runs: Sequence[BenchmarkRun], params: InferenceDataParams) -> ITLMixtureModel:

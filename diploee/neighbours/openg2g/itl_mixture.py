@@ -7,30 +7,19 @@ delays (the mixture of OpenG2G).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from diploee.errors import InputError, shown
-from diploee.neighbours.openg2g.coefficients import read_coefficients
-from diploee.neighbours.openg2g.mixture_em import LEAST_GAP_S, fit_location
-from diploee.normal_mixture import Mixture, log_likelihood
+from diploee.neighbours.openg2g.logistic import FittedModel
+from diploee.normal_mixture import Mixture, expectation_maximisation, log_likelihood
 from diploee.streams import stream
 from diploee.tables import Float64Array
-
-SYMBOLS = {
-    "loc": "location_s",
-    "pi_steady": "steady_weight",
-    "sigma_steady": "steady_sigma",
-    "scale_steady": "steady_scale_s",
-    "sigma_stall": "stall_sigma",
-    "scale_stall": "stall_scale_s",
-}
-"""Names in OpenG2G's ``itl_fit.json`` and the fields that they stand for."""
 
 MAX_SAMPLES = 20_000
 """Samples that a fit takes; more are drawn from, at random."""
@@ -44,9 +33,18 @@ LEAST, LARGEST = 1e-12, 1e6
 
 Location = Literal["likelihood", "minimum"]
 
+LEAST_GAP_S = 1e-6
+"""Smallest distance of the location below the smallest sample [s], as OpenG2G sets it."""
+_START_SPLITS = (0.5, 0.8, 0.95)
+_N_GAPS = 12
+_COARSE_SAMPLES = 2_000
+_COARSE_STEPS, _SEARCH_STEPS, _STEPS = 60, 100, 1_000
+_TOLERANCE = 1e-9
+"""Gain of log-likelihood per sample at which the iteration ends."""
+
 
 @dataclass(frozen=True)
-class ITLMixtureModel:
+class ITLMixtureModel(FittedModel):
     """A mixture of two lognormals above a common location.
 
     Parameters
@@ -70,6 +68,20 @@ class ITLMixtureModel:
         If a parameter is not finite or out of its range.
     """
 
+    what = "a latency mixture"
+    symbols = MappingProxyType(
+        {
+            "loc": "location_s",
+            "pi_steady": "steady_weight",
+            "sigma_steady": "steady_sigma",
+            "scale_steady": "steady_scale_s",
+            "sigma_stall": "stall_sigma",
+            "scale_stall": "stall_scale_s",
+        }
+    )
+    derived = MappingProxyType({"pi_stall": "stall_weight"})
+    quality = ("log_likelihood", "n_samples")
+
     location_s: float
     steady_weight: float
     steady_sigma: float
@@ -80,7 +92,7 @@ class ITLMixtureModel:
     n_samples: int = 0
 
     def __post_init__(self) -> None:
-        for symbol, name in SYMBOLS.items():
+        for symbol, name in self.symbols.items():
             value = getattr(self, name)
             low, high = {"loc": (0.0, LARGEST), "pi_steady": (0.0, 1.0)}.get(
                 symbol, (LEAST, LARGEST)
@@ -92,56 +104,49 @@ class ITLMixtureModel:
                 )
 
     @property
-    def _weight(self) -> Float64Array:
-        return np.array([self.steady_weight, 1.0 - self.steady_weight])
+    def stall_weight(self) -> float:
+        """Share of the stalls."""
+        return 1.0 - self.steady_weight
 
     @property
-    def _mean_log(self) -> Float64Array:
-        return np.array([math.log(self.steady_scale_s), math.log(self.stall_scale_s)])
-
-    @property
-    def _sigma(self) -> Float64Array:
-        return np.array([self.steady_sigma, self.stall_sigma])
+    def _logs(self) -> Mixture:
+        """Normal mixture of log(latency - location)."""
+        return Mixture(
+            np.array([self.steady_weight, self.stall_weight]),
+            np.array([math.log(self.steady_scale_s), math.log(self.stall_scale_s)]),
+            np.array([self.steady_sigma, self.stall_sigma]),
+        )
 
     @property
     def mean_s(self) -> float:
         """Mean latency [s]."""
-        means = np.exp(self._mean_log + self._sigma**2 / 2)
-        return self.location_s + float(self._weight @ means)
+        logs = self._logs
+        return self.location_s + float(logs.weight @ np.exp(logs.mean + logs.sigma**2 / 2))
 
     @property
     def variance_s2(self) -> float:
         """Variance of the latency [s^2]."""
-        means = np.exp(self._mean_log + self._sigma**2 / 2)
-        second = means**2 * np.exp(self._sigma**2)
-        return float(self._weight @ second) - float(self._weight @ means) ** 2
+        logs = self._logs
+        means = np.exp(logs.mean + logs.sigma**2 / 2)
+        second = means**2 * np.exp(logs.sigma**2)
+        return float(logs.weight @ second) - float(logs.weight @ means) ** 2
 
     def cdf(self, latency_s: npt.ArrayLike) -> Float64Array:
         """Return the share of latencies at or below values [s], of the shape of `latency_s`."""
-        above = np.asarray(latency_s, dtype=np.float64) - self.location_s
+        above, logs = np.asarray(latency_s, dtype=np.float64) - self.location_s, self._logs
         with np.errstate(divide="ignore"):
             z = np.log(np.maximum(above, 0.0))[..., None]
-        return np.asarray(scipy.special.ndtr((z - self._mean_log) / self._sigma) @ self._weight)
+        return np.asarray(scipy.special.ndtr((z - logs.mean) / logs.sigma) @ logs.weight)
 
     def quantile(self, q: npt.ArrayLike) -> Float64Array:
-        """Return the latency [s] that a share `q` of latencies does not exceed.
-
-        Parameters
-        ----------
-        q : array_like
-            Shares between 0 and 1, both excluded.
-
-        Raises
-        ------
-        InputError
-            If a share lies outside.
-        """
+        """Return the latency [s] that a share `q`, between 0 and 1, does not exceed."""
         q = np.asarray(q, dtype=np.float64)
         if not ((q > 0) & (q < 1)).all():
             raise InputError("quantiles of a latency must lie between 0 and 1, both excluded")
         # Between the components' own quantiles lies the mixture's; 10 sigma hold any q of float64.
-        low = np.full(q.shape, float((self._mean_log - 10 * self._sigma).min()))
-        high = np.full(q.shape, float((self._mean_log + 10 * self._sigma).max()))
+        logs = self._logs
+        low = np.full(q.shape, float((logs.mean - 10 * logs.sigma).min()))
+        high = np.full(q.shape, float((logs.mean + 10 * logs.sigma).max()))
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             below = self.cdf(self.location_s + np.exp(middle)) < q
@@ -154,42 +159,22 @@ class ITLMixtureModel:
         if not (above > 0).all():
             return -np.inf
         z = np.log(above)
-        mixture = Mixture(self._weight, self._mean_log, self._sigma)
         with np.errstate(divide="ignore"):
-            return log_likelihood(z, np.ones(z.size), mixture) - float(z.sum())
+            return log_likelihood(z, np.ones(z.size), self._logs) - float(z.sum())
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Float64Array:
         """Draw latencies [s] of the given shape."""
-        stall = (rng.random(size) >= self.steady_weight).astype(np.int64)
-        z = self._mean_log[stall] + self._sigma[stall] * rng.standard_normal(size)
+        stall, logs = (rng.random(size) >= self.steady_weight).astype(np.int64), self._logs
+        z = logs.mean[stall] + logs.sigma[stall] * rng.standard_normal(size)
         return np.asarray(self.location_s + np.exp(z), dtype=np.float64)
 
     def sample_avg(
         self, n_replicas: int, rng: np.random.Generator, size: int | None = None
     ) -> Float64Array:
-        """Draw the average latency over replicas [s].
+        """Draw the average latency over replicas [s]: `size` averages, one by default.
 
         Up to 30 replicas one latency of each is drawn and averaged; above, the average comes from
         its normal limit (mean `mean_s`, variance `variance_s2` / n), never below `location_s`.
-
-        Parameters
-        ----------
-        n_replicas : int
-            Replicas, 1 or more.
-        rng : numpy.random.Generator
-            Source of the draws.
-        size : int, optional
-            How many averages; one by default.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of shape ``(size,)``, or a zero-dimensional array (a number) without `size`.
-
-        Raises
-        ------
-        InputError
-            If there is no replica.
         """
         if n_replicas < 1:
             raise InputError(f"an average needs 1 replica or more, found {n_replicas}")
@@ -224,11 +209,6 @@ class ITLMixtureModel:
         seed : int
             For the thinning.
 
-        Returns
-        -------
-        ITLMixtureModel
-            With `log_likelihood` and `n_samples`.
-
         Raises
         ------
         InputError
@@ -255,23 +235,84 @@ class ITLMixtureModel:
             n_samples=samples.size,
         )
 
-    def to_dict(self) -> dict[str, float | int | None]:
-        """Return the parameters under OpenG2G's names, with the quality of the fit."""
-        parameters = {symbol: getattr(self, name) for symbol, name in SYMBOLS.items()}
-        quality = {"log_likelihood": self.log_likelihood, "n_samples": self.n_samples}
-        return {**parameters, "pi_stall": 1.0 - self.steady_weight, **quality}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a mixture from `to_dict`'s mapping, or from OpenG2G's.
+def fit_location(
+    samples: Float64Array, smallest: float, gap_s: float | None, coarse_rng: np.random.Generator
+) -> tuple[float, Mixture]:
+    """Fit two lognormals with a common location."""
+    coarse = samples
+    if samples.size > _COARSE_SAMPLES:
+        coarse = coarse_rng.choice(samples, _COARSE_SAMPLES, replace=False)
+    gaps = np.geomspace(min(LEAST_GAP_S, smallest), smallest, _N_GAPS)
+    if gap_s is not None:
+        gaps = np.array([gap_s])
+    tried = [
+        (float(gap), _fit_at(coarse, smallest, float(gap), start, _COARSE_STEPS))
+        for gap in gaps
+        for start in _starts(_z(coarse, smallest, float(gap)))
+    ]
+    best_gap, best = max(tried, key=lambda found: found[1].log_likelihood)
+    if gap_s is not None:
+        return gap_s, _fit_at(samples, smallest, gap_s, best, _STEPS)
+    return _refine(samples, smallest, gaps, best_gap, best)
 
-        Raises
-        ------
-        InputError
-            If a parameter is missing, not a number or out of its range.
-        """
-        quality = ("log_likelihood", "n_samples")
-        return cls(**read_coefficients(data, "a latency mixture", SYMBOLS, quality))
+
+def _refine(
+    samples: Float64Array, smallest: float, gaps: Float64Array, best_gap: float, start: Mixture
+) -> tuple[float, Mixture]:
+    """Search between the neighbours of the best gap, and compare the result with 1 us."""
+    at = int(np.argmin(np.abs(gaps - best_gap)))
+    bounds = np.log((gaps[max(at - 1, 0)], gaps[min(at + 1, gaps.size - 1)]))
+    found: dict[float, Mixture] = {}
+
+    def loss(log_gap: float) -> float:
+        gap = float(np.exp(log_gap))
+        found[gap] = _fit_at(samples, smallest, gap, start, _SEARCH_STEPS)
+        return -found[gap].log_likelihood
+
+    scipy.optimize.minimize_scalar(
+        loss, bounds=tuple(bounds), method="bounded", options={"xatol": 1e-3}
+    )
+    likeliest = max(found, key=lambda gap: found[gap].log_likelihood)
+    last = {
+        gap: _fit_at(samples, smallest, gap, found.get(gap, start), _STEPS)
+        for gap in (likeliest, best_gap, float(gaps[0]))
+    }
+    return max(last.items(), key=lambda item: item[1].log_likelihood)
+
+
+def _z(samples: Float64Array, smallest: float, gap_s: float) -> Float64Array:
+    # samples - smallest is exact for the smallest one; (smallest - gap) is not.
+    return np.asarray(np.log((samples - smallest) + gap_s), dtype=np.float64)
+
+
+def _fit_at(
+    samples: Float64Array, smallest: float, gap_s: float, start: Mixture, n_steps: int
+) -> Mixture:
+    """Fit at a given location; the likelihood is that of the samples, dx = exp(z) dz."""
+    z = _z(samples, smallest, gap_s)
+    # A component of less than one sample ends it: one is enough.
+    of_z = expectation_maximisation(
+        z, start, n_rounds=n_steps, tolerance=_TOLERANCE, least_held=1.0
+    )
+    return replace(of_z, log_likelihood=of_z.log_likelihood - float(z.sum()))
+
+
+def _starts(z: Float64Array) -> list[Mixture]:
+    """Split the sorted samples at several shares: few stalls, or two halves."""
+    ordered = np.sort(z)
+    starts = []
+    for share in _START_SPLITS:
+        cut = min(max(int(share * z.size), 1), z.size - 1)
+        parts = ordered[:cut], ordered[cut:]
+        starts.append(
+            Mixture(
+                np.array([cut / z.size, 1 - cut / z.size]),
+                np.array([part.mean() for part in parts]),
+                np.array([max(part.std(), 0.1) for part in parts]),
+            )
+        )
+    return starts
 
 
 def _check(samples: Float64Array) -> None:

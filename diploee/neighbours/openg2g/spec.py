@@ -1,24 +1,51 @@
-"""`InferenceModelSpec`: which measurements of which served model, and how it may be served."""
+"""`InferenceModelSpec`: which measurements of which served model, and how it may be served.
+
+A YAML file of specs holds a list ``models:`` whose entries have the fields as keys.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from diploee.errors import one_of
+from diploee.errors import ScenarioError, one_of, shown
 from diploee.model import Model, documented
-from diploee.neighbours.openg2g.cache import content_hash
+from diploee.plain_data import checked
+from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
+from diploee.units import whole_ms
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""
+
+
+def _in_whole_ms(step_s: float) -> float:
+    whole_ms(step_s)
+    return step_s
+
+
+StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
+"""A step of traces [s], a whole number of milliseconds."""
 
 NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
 """Fields that change how a model is served, but not what is compiled from its measurements."""
 
 LATER = ("expert_parallel", "precision")
 """Fields that came later: where absent, a spec's hash is that of before."""
+
+HASH_DIGITS = 16
+
+
+def content_hash(data: Mapping[str, Any]) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values, keys sorted."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
 
 
 @documented
@@ -29,7 +56,7 @@ class InferenceModelSpec(Model):
     ------
     pydantic.ValidationError
         If a field is unknown, missing or out of range, or a batch size is not in `batch_sizes`;
-        `load_specs` and `specs_from_data` raise `InputError` for the same.
+        `load_specs` raises `InputError` for the same.
     """
 
     model_label: str = Field(min_length=1, description="Name of the model in tables and errors.")
@@ -124,3 +151,43 @@ class InferenceModelSpec(Model):
         out, as is the order of batch sizes.
         """
         return content_hash(self.data_fields())
+
+
+class _SpecsFile(Model):
+    models: tuple[InferenceModelSpec, ...] = Field(min_length=1)
+
+
+def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
+    """Read the specs of a YAML file.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        A file with a list ``models:``.
+
+    Returns
+    -------
+    tuple of InferenceModelSpec
+        In the order of the file; their labels differ.
+
+    Raises
+    ------
+    ScenarioError
+        With one line for each problem: file, line, key, what was found, what is allowed.
+    """
+    data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
+    where = partial(located, Path(path), lines)
+    if not isinstance(data, dict) or "models" not in data:
+        found = f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
+        raise ScenarioError([f"{where(())}: expected a list 'models:', found {found}"])
+    specs = checked(data, _SpecsFile, where).models
+    first: dict[str, int] = {}
+    problems = [
+        f"{where(('models', number, 'model_label'))}: label '{spec.model_label}' is also that "
+        f"of {dotted(('models', first[spec.model_label]))}; labels must differ"
+        for number, spec in enumerate(specs)
+        if first.setdefault(spec.model_label, number) != number
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    return specs

@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.neighbours.zeus.cost import Saving as Saving
-    from diploee.neighbours.zeus.cost import Savings as Savings
-    from diploee.neighbours.zeus.cost import best_savings as best_savings
-    from diploee.neighbours.zeus.groups import GroupTrace as GroupTrace
-    from diploee.neighbours.zeus.groups import read_groups as read_groups
-    from diploee.neighbours.zeus.groups import simulate_groups as simulate_groups
     from diploee.neighbours.zeus.results import Recurrences as Recurrences
+    from diploee.neighbours.zeus.results import summarize as summarize
     from diploee.neighbours.zeus.results import write_recurrences as write_recurrences
+    from diploee.neighbours.zeus.simulator import ZeusSpec as ZeusSpec
+    from diploee.neighbours.zeus.simulator import simulate_groups as simulate_groups
     from diploee.neighbours.zeus.simulator import simulate_sequence as simulate_sequence
-    from diploee.neighbours.zeus.spec import ZeusSpec as ZeusSpec
-    from diploee.neighbours.zeus.summary import summarize as summarize
+    from diploee.neighbours.zeus.traces import GroupTrace as GroupTrace
     from diploee.neighbours.zeus.traces import TrainingTraces as TrainingTraces
     from diploee.neighbours.zeus.traces import chosen_workloads as chosen_workloads
+    from diploee.neighbours.zeus.traces import read_groups as read_groups
     from diploee.neighbours.zeus.traces import read_traces as read_traces
     from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS as KNOWN_WORKLOADS
+    from diploee.neighbours.zeus.workload import Saving as Saving
+    from diploee.neighbours.zeus.workload import Savings as Savings
     from diploee.neighbours.zeus.workload import TrainingWorkload as TrainingWorkload
     from diploee.neighbours.zeus.workload import WorkloadSpec as WorkloadSpec
+    from diploee.neighbours.zeus.workload import best_savings as best_savings
 else:
     from diploee.fronts import front
 

@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from diploee.model import Model, OwnKind
-from diploee.neighbours.zeus.cost import cost_per_epoch_j, oracle_pair
-from diploee.neighbours.zeus.workload import TrainingWorkload
+from diploee.neighbours.zeus.workload import TrainingWorkload, cost_per_epoch_j, oracle_pair
 from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer
 
 

@@ -1,9 +1,16 @@
-"""Jobs of a Zeus workload: recurrences with the run time and power that their optimizer chose."""
+"""Jobs of a Zeus workload: recurrences with the run time and power that their optimizer chose.
+
+Duration = epochs to the target x time per epoch x runtime ratio, cut by early stopping; power is
+the average of one GPU at the chosen limit. What a recurrence learns comes from those of its
+recurring job that had ended when it was submitted, at their submission plus run time:
+ASSUMPTION: a wait in the facility's queue does not change what is known at a submission.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +28,106 @@ from diploee.loads.jobs.source import (
     draw_submissions,
     stream_rates,
 )
-from diploee.neighbours.zeus import (
+from diploee.neighbours.zeus.results import RecurrenceTable
+from diploee.neighbours.zeus.simulator import Simulation, ZeusSpec
+from diploee.neighbours.zeus.traces import (
     GroupTrace,
+    Submissions,
     TrainingTraces,
-    ZeusSpec,
     chosen_workloads,
     read_groups,
     read_traces,
 )
-from diploee.neighbours.zeus.cost import oracle_pair
-from diploee.neighbours.zeus.job_series import JobSeries, SharedRecurrences, recurrences_of_groups
+from diploee.neighbours.zeus.workload import TrainingWorkload, oracle_pair
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Float64Array, concat
+from diploee.tables import Float64Array, Int16Array, Int64Array, column, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 
 PROFILE_ID = "zeus-mean-power"
 KNOWN_AS_MEAN_S = 3600.0
 """The traces give one mean power per epoch: nothing is claimed of swings within an hour."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobSeries(RecurrenceTable):
+    """One row per run of a recurrence, in the order of submission; a retry is a job of its own."""
+
+    submit_ms: Int64Array = column("int64")
+
+    @property
+    def duration_ms(self) -> Int64Array:
+        """Run times [ms], at least 1."""
+        return np.maximum(np.rint(self.time_s * MS_PER_S), 1).astype(np.int64)
+
+
+def _jobs(table: RecurrenceTable, since_s: float = 0.0, until_ms: float = inf) -> JobSeries:
+    table = table.take(np.argsort(table.start_s, kind="stable"))
+    rounded_ms = np.rint((table.start_s - since_s) * MS_PER_S)
+    return JobSeries(**vars(table), submit_ms=np.minimum(rounded_ms, until_ms - 1))
+
+
+def shared_recurrences(
+    submissions: Iterable[tuple[Int64Array, float]],
+    workloads: Sequence[TrainingWorkload],
+    workload_of: Int16Array,
+    spec: ZeusSpec,
+    seed: int,
+    *name: str | int,
+) -> Iterator[JobSeries]:
+    """Yield jobs for times of submission [ms] and the end of each span of them [ms].
+
+    Each is of any of several recurring jobs with equal probability, whose workloads are given.
+    Those that try again what failed come with the span in which they start. Where recurring jobs
+    are few and submissions dense, recurrences overlap, and Zeus explores slowly: that is its rule.
+    """
+    rng = stream(seed, "zeus", *name, "recurring jobs")
+    simulation = Simulation(workloads, spec, seed, *name)
+    for submit_ms, until_ms in submissions:
+        group_id = rng.integers(workload_of.size, size=submit_ms.size, dtype=np.int32)
+        nan, one = np.full(submit_ms.size, np.nan), np.ones(submit_ms.size)
+        of_span = Submissions(group_id, workload_of[group_id], submit_ms / MS_PER_S, nan, one)
+        yield _jobs(simulation.advance(of_span, until_ms / MS_PER_S), until_ms=until_ms)
+
+
+def recurrences_of_groups(
+    groups: GroupTrace,
+    workloads: Sequence[TrainingWorkload],
+    spec: ZeusSpec,
+    seed: int,
+    *name: str | int,
+) -> JobSeries:
+    """Return the jobs of a group trace, submitted at its starts less the earliest one."""
+    submissions, _ = groups.submissions(workloads)
+    simulation = Simulation(workloads, spec, seed, *name, group_names=groups.groups)
+    return _jobs(simulation.advance(submissions), since_s=float(submissions.start_s.min()))
+
+
+def shared_out(
+    workloads: Sequence[TrainingWorkload], n_jobs: int, shares: Sequence[float] | Float64Array
+) -> Int16Array:
+    """Return the workload of each recurring job: the nearest whole numbers, one at least."""
+    weights = np.asarray(shares, dtype=np.float64)
+    if weights.size != len(workloads) or not (weights >= 0).all() or not 0 < weights.sum() < inf:
+        raise WorkloadError(
+            f"shares of the workloads are {weights.tolist()}, expected {len(workloads)} numbers of "
+            "0 or more, not all 0"
+        )
+    n_needed = int(np.count_nonzero(weights))
+    if n_jobs < n_needed:
+        raise WorkloadError(
+            f"{n_jobs} recurring jobs for {n_needed} workloads, expected one or more for each; "
+            "raise the number of recurring jobs"
+        )
+    wanted = weights / weights.sum() * n_jobs
+    counts = np.maximum(np.floor(wanted), weights > 0).astype(np.int64)
+    while counts.sum() < n_jobs:
+        counts[np.argmax(wanted - counts)] += 1
+    while counts.sum() > n_jobs:  # small shares were rounded up to one
+        counts[np.argmax(np.where(counts > 1, counts - wanted, -np.inf))] -= 1
+    return np.repeat(np.arange(len(workloads)), counts).astype(np.int16)
 
 
 @dataclass(frozen=True)
@@ -97,9 +184,9 @@ class RecurringJobs(JobSource):
             )
             for workload in self._workloads:
                 self._zeus.check(workload)
-            shares = np.array(self._shares())
+            shares = np.array([self.spec.workloads.get(w.name, 1.0) for w in self._workloads])
             if self._groups is None:
-                self._recurrences()  # can the jobs be shared out?
+                self._workload_of = shared_out(self._workloads, self.spec.recurring_jobs, shares)
             else:
                 submissions, left_out = self._groups.submissions(self._workloads)
                 shares = np.bincount(submissions.workload_id, minlength=shares.size)
@@ -134,10 +221,7 @@ class RecurringJobs(JobSource):
         node_s = 0.0
         for share, workload in zip(shares, self._workloads, strict=True):
             best = oracle_pair(workload, self.spec.eta)
-            time_s = (
-                workload.mean_epochs[best.row] * workload.time_per_epoch_s[best.row, best.column]
-            )
-            node_s += share * float(time_s) * self.spec.n_nodes
+            node_s += share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 
     def _draws(self) -> Iterator[JobTable]:
@@ -173,28 +257,21 @@ class RecurringJobs(JobSource):
         power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
         return power_w
 
-    def _recurrences(self) -> SharedRecurrences:
-        return SharedRecurrences(
-            self._workloads,
-            self._zeus,
-            self._frame.seed,
-            self._frame.name,
-            n_recurring_jobs=self.spec.recurring_jobs,
-            shares=self._shares(),
-        )
-
     def _of_calendar(self) -> Iterator[JobSeries]:
         """Yield the recurrences of each span, with submissions drawn from the calendar."""
         frame, jobs_per_day = self._frame, self.jobs_per_day
-        rates, recurrences = stream_rates(self._stream, frame), self._recurrences()
-        for span in frame.spans:
-            rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(span * DRAW_MS))
-            of_span = rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
-            submit_ms = np.sort(draw_submissions(rng, of_span, jobs_per_day))
-            yield recurrences.at(submit_ms, (span + 1) * DRAW_MS)
+        rates = stream_rates(self._stream, frame)
 
-    def _shares(self) -> list[float]:
-        return [self.spec.workloads.get(w.spec.dataset, 1.0) for w in self._workloads]
+        def drawn(span: int) -> tuple[Int64Array, int]:
+            begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
+            rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms))
+            of_span = rates.between(begin_ms, end_ms)
+            return np.sort(draw_submissions(rng, of_span, jobs_per_day)), end_ms
+
+        return shared_recurrences(
+            map(drawn, frame.spans), self._workloads, self._workload_of, self._zeus,
+            frame.seed, frame.name,
+        )  # fmt: skip
 
     def _of_trace(self, groups: GroupTrace) -> Iterator[JobSeries]:
         """Yield the group trace's jobs in each span, simulated once and then repeated.

@@ -9,4 +9,4 @@ import pytest
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search three valleys of the grid, not twelve, except where the fit itself is tested."""
     if request.module.__name__ != "test_logistic_model":
-        monkeypatch.setattr("diploee.neighbours.openg2g.logistic_fit._N_POLISHED", 3)
+        monkeypatch.setattr("diploee.neighbours.openg2g.logistic._N_POLISHED", 3)

@@ -6,61 +6,35 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
+from benchmark_builders import ITL, POWER, THROUGHPUT, leaderboard_data, tiny_spec, write_json
 from command_line import call
 from serving_builders import load_curves, one_service, plan_services, serving_data
 
 from diploee.profiles import read_profile
 from diploee.scenario import scenario_from_dict
 
-SIZES = [8, 16, 32, 64, 128, 256, 512, 1024]
-CURVES = {
-    "power_w": (900.0, 0.9, 7.0, 1700.0),
-    "itl_ms": (110.0, 1.4, 9.0, 20.0),
-    "throughput_tps": (8500.0, 0.6, 7.0, -200.0),
-}
-
-
-def logistic(name: str, batch: float) -> float:
-    span, k, x0, base = CURVES[name]
-    return base + span / (1 + float(np.exp(-k * (np.log2(batch) - x0))))
+BOARD = "org__Tiny-8B__gpqa.json"
+CURVES = {"power_w": (POWER, 1.0), "itl_ms": (ITL, 1e3), "throughput_tps": (THROUGHPUT, 1.0)}
+SPEC = tiny_spec().model_dump(mode="json", exclude_none=True)
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     """A folder with a leaderboard file that lies on known curves, and the spec of its model."""
-    configurations = [
-        {
-            "gpu_model": "H100",
-            "num_gpus": 4,
-            "max_num_seqs": size,
-            "avg_batch_size": float(size),
-            "avg_power_watts": logistic("power_w", size),
-            "output_throughput_tokens_per_sec": logistic("throughput_tps", size),
-            "median_itl_ms": logistic("itl_ms", size),
-        }
-        for size in SIZES
-    ]
-    model = {"model_id": "org/Model", "task": "chat", "configurations": configurations}
-    (tmp_path / "org__Model__chat.json").write_text(json.dumps(model), "utf-8")
-    spec = {
-        "model_label": "Model",
-        "model_id": "org/Model",
-        "gpu_model": "H100",
-        "task": "chat",
-        "gpus_per_replica": 4,
-        "itl_deadline_s": 0.05,
-        "batch_sizes": SIZES,
-    }
-    (tmp_path / "specs.yaml").write_text(yaml.safe_dump({"models": [spec]}), "utf-8")
+    write_json(tmp_path / BOARD, leaderboard_data())
+    write_specs(tmp_path, SPEC)
     return tmp_path
+
+
+def write_specs(folder: Path, *specs: dict[str, Any]) -> None:
+    (folder / "specs.yaml").write_text(yaml.safe_dump({"models": list(specs)}), "utf-8")
 
 
 def fit(folder: Path, *more: object) -> Any:
     return call(
-        *("benchmark", "fit", folder / "specs.yaml", "--from", folder / "org__Model__chat.json"),
+        *("benchmark", "fit", folder / "specs.yaml", "--from", folder / BOARD),
         *("--data-dir", folder / "cache", *more),
     )
 
@@ -72,50 +46,45 @@ def test_fits_print_as_a_service_that_a_scenario_takes(measured: Path) -> None:
     without = {"max_request_rate_rps": None, "power_curve": None, "latency_curve": None}
     scenario = scenario_from_dict(serving_data(one_service(**without, **fragment)))
     (plan,) = plan_services(scenario, load_curves(scenario))
-    batch = 2 ** (9.0 - np.log(110 / 30 - 1) / 1.4)
-    expected = logistic("throughput_tps", batch) / 512
+    expected = THROUGHPUT.eval(ITL.inverse(0.05)) / 512
     assert plan.services[0].capacity.max_request_rate_rps == pytest.approx(expected, rel=1e-3)
 
 
 def test_fits_return_the_curves_that_the_points_lie_on(measured: Path) -> None:
-    content = json.loads(fit(measured, "--json").out)["Model"]
-    for name, coefficients in CURVES.items():
+    content = json.loads(fit(measured, "--json").out)["Tiny"]
+    for name, (curve, factor) in CURVES.items():
         found = [content[name][symbol] for symbol in ("L", "k", "x0", "b0")]
-        assert found == pytest.approx(coefficients, rel=1e-3)
+        expected = (curve.span * factor, curve.steepness, curve.midpoint, curve.base * factor)
+        assert found == pytest.approx(expected, rel=1e-3)
         assert content[name]["r2"] > 0.999999
     assert (measured / "cache").is_dir()
     assert fit(measured).code == 0  # from the cache
 
 
 def test_batch_sizes_that_are_absent_are_all_that_the_source_has(measured: Path) -> None:
-    specs = measured / "specs.yaml"
-    (spec,) = yaml.safe_load(specs.read_text("utf-8"))["models"]
-    named = json.loads(fit(measured, "--json").out)["Model"]
-    del spec["batch_sizes"]
-    specs.write_text(yaml.safe_dump({"models": [spec]}), "utf-8")
-    assert json.loads(fit(measured, "--json").out)["Model"] == named
-    specs.write_text(yaml.safe_dump({"models": [spec | {"fit_exclude_batch_sizes": [8]}]}), "utf-8")
-    assert json.loads(fit(measured, "--json").out)["Model"]["smallest_batch"] == 16
+    named = json.loads(fit(measured, "--json").out)["Tiny"]
+    spec = {key: value for key, value in SPEC.items() if key != "batch_sizes"}
+    write_specs(measured, spec)
+    assert json.loads(fit(measured, "--json").out)["Tiny"] == named
+    write_specs(measured, spec | {"fit_exclude_batch_sizes": [8]})
+    assert json.loads(fit(measured, "--json").out)["Tiny"]["smallest_batch"] == 16
 
 
 def test_models_that_can_not_be_fitted_leave_the_others(measured: Path) -> None:
-    specs = measured / "specs.yaml"
-    (spec,) = yaml.safe_load(specs.read_text("utf-8"))["models"]
-    bad = [spec | {"model_label": name, "gpu_model": name} for name in ("H1", "H2")]
-    specs.write_text(yaml.safe_dump({"models": [bad[0], spec, bad[1]]}), "utf-8")
+    bad = [SPEC | {"model_label": name, "gpu_model": name} for name in ("H1", "H2")]
+    write_specs(measured, bad[0], SPEC, bad[1])
     ended = fit(measured, "--json")
     assert ended.code == 2
-    assert list(json.loads(ended.out)) == ["Model"]
+    assert list(json.loads(ended.out)) == ["Tiny"]
     assert [line.count("no GPU 'H") for line in ended.err.strip().splitlines()] == [1, 1]
 
 
 def test_a_power_curve_that_does_not_follow_its_points_is_noted(measured: Path) -> None:
     assert "Note" not in fit(measured).out
-    board = measured / "org__Model__chat.json"
-    content = json.loads(board.read_text("utf-8"))
+    content = leaderboard_data()
     for k, configuration in enumerate(content["configurations"]):
         configuration["avg_power_watts"] = 1_000 + 400 * (k % 2)
-    board.write_text(json.dumps(content), "utf-8")
+    write_json(measured / BOARD, content)
     assert "# Note: power_w: R2 0." in fit(measured).out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from benchmark_builders import tiny_spec
-from pydantic import ValidationError
 
 from diploee.errors import InputError, ScenarioError
 from diploee.neighbours.openg2g import (
@@ -13,7 +12,6 @@ from diploee.neighbours.openg2g import (
     LogisticModelStore,
     load_specs,
 )
-from diploee.neighbours.openg2g.spec_files import specs_from_data
 
 SPECS = """\
 models:
@@ -43,43 +41,28 @@ def test_specs_of_a_file_keep_its_order(tmp_path):
         (8, 16),
     )
     assert (tiny.feasible, tiny.itl_deadline_s, tiny.tensor_parallel) == ((8,), None, None)
-    assert specs_from_data({"models": [tiny.model_dump()]}) == (tiny,)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "same"),
     [
-        {"model_label": "Another name"},
-        {"itl_deadline_s": 0.2},
-        {"itl_deadline_s": None},
-        {"feasible_batch_sizes": (8,)},
-        {"batch_sizes": (256, 8, 16, 32, 64, 128)},
+        ({"model_label": "Another name"}, True),
+        ({"itl_deadline_s": 0.2}, True),
+        ({"itl_deadline_s": None}, True),
+        ({"feasible_batch_sizes": (8,)}, True),
+        ({"batch_sizes": (256, 8, 16, 32, 64, 128)}, True),
+        ({"model_id": "org/other"}, False),
+        ({"gpu_model": "B200"}, False),
+        ({"task": "lm-arena-chat"}, False),
+        ({"gpus_per_replica": 4}, False),
+        ({"tensor_parallel": 1}, False),
+        ({"batch_sizes": (8, 16)}, False),
+        ({"fit_exclude_batch_sizes": (8,)}, False),
     ],
 )
-def test_hash_leaves_out_what_changes_no_data(changes):
-    assert tiny_spec(**changes).cache_hash() == tiny_spec().cache_hash()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model_id": "org/other"},
-        {"gpu_model": "B200"},
-        {"task": "lm-arena-chat"},
-        {"gpus_per_replica": 4},
-        {"tensor_parallel": 1},
-        {"batch_sizes": (8, 16)},
-        {"fit_exclude_batch_sizes": (8,)},
-    ],
-)
-def test_hash_covers_what_changes_data(changes):
-    assert tiny_spec(**changes).cache_hash() != tiny_spec().cache_hash()
+def test_hash_covers_what_changes_data_alone(changes, same):
+    assert (tiny_spec(**changes).cache_hash() == tiny_spec().cache_hash()) is same
     assert len(tiny_spec().cache_hash()) == 16
-
-
-def test_a_spec_is_frozen():
-    with pytest.raises(ValidationError):
-        tiny_spec().model_label = "x"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +82,12 @@ def test_a_spec_is_frozen():
         ("    task: gpqa\n", "", 10, "task: this key is missing; add it"),
         ("itl_deadline_s: 0.08", "tensor_parallel: 8", 2, "at most gpus_per_replica, 4"),
         ("models:", "model:", 1, "expected a list 'models:', found keys 'model'"),
+        (
+            "task: gpqa\n    batch_sizes: [8]",
+            "task: gpqa\n    batch_sizes: [8]\n    fit_exclude_batch_sizes: [8]",
+            10,
+            "leaves no batch size for the logistic fits",
+        ),
     ],
 )
 def test_a_wrong_spec_is_one_clear_line(tmp_path, old, new, line, text):
@@ -125,11 +114,8 @@ def test_all_problems_are_reported_at_once(tmp_path):
     ("content", "text"),
     [
         ("", "is empty; expected a list 'models:'"),
-        ("models: 3", "must be a list, found 3"),
         ("models: []", "found an empty list"),
-        ("models: [3]", "must be a group of keys"),
         ("- 3", "expected a list 'models:', found a list of 1"),
-        ("models: [", "not valid YAML"),
     ],
 )
 def test_another_file_is_one_clear_line(tmp_path, content, text):
@@ -140,11 +126,6 @@ def test_another_file_is_one_clear_line(tmp_path, content, text):
     (problem,) = error.value.problems
     assert text in problem
     assert problem.startswith(str(path))
-
-
-def test_leaving_every_size_out_of_the_fits_is_refused():
-    with pytest.raises(ValidationError, match="leaves no batch size for the logistic fits"):
-        tiny_spec(batch_sizes=(8,), fit_exclude_batch_sizes=(8,))
 
 
 def test_help_of_a_spec_names_each_field_and_the_errors():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmark_builders import ITL, POWER, SIZES, THROUGHPUT, tiny_fits
+from benchmark_builders import ITL, POWER, THROUGHPUT, tiny_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +16,7 @@ from diploee.neighbours.openg2g import (
     ServingFits,
     operating_points,
 )
-from diploee.neighbours.openg2g.logistic_curves import logistic_curves
-from diploee.neighbours.openg2g.serving_point import sampled_operating_points
+from diploee.neighbours.openg2g.serving import logistic_curves, sampled_operating_points
 from diploee.scenario import LogisticService
 
 TOKENS = 200.0
@@ -125,10 +124,10 @@ def test_quoted_figures_of_llama_70b_are_met():
 
 
 def test_sampled_curve_rises_to_the_highest_rate_and_has_the_bend():
-    curve = sampled_operating_points(FITS, TOKENS, itl_deadline_s=0.05)
+    curve = sampled_operating_points(FITS, TOKENS)
     assert (np.diff(curve.rate_rps) > 0).all()
     assert curve.rate_rps.size == 21
-    assert curve.rate_rps[-1] == FITS.max_request_rate_rps(TOKENS, 0.05)
+    assert curve.rate_rps[-1] == FITS.max_request_rate_rps(TOKENS)
     bend_rps = float(THROUGHPUT.eval(8)) / TOKENS
     assert np.isclose(curve.rate_rps, bend_rps).sum() == 1
     assert (np.diff(curve.itl_s) >= 0).all()
@@ -162,12 +161,6 @@ def test_instances_of_several_replicas_and_nodes_scale():
     assert np.allclose(four.mean_power_w, 4 * one.mean_power_w + 130)
     assert np.allclose(split.mean_power_w, one.mean_power_w / 2)
     assert np.allclose(split.rate_rps, one.rate_rps)
-
-
-def test_deadline_at_the_smallest_batch_still_gives_a_curve():
-    curve = sampled_operating_points(FITS, TOKENS, itl_deadline_s=float(ITL.eval(8)))
-    assert (np.diff(curve.rate_rps) > 0).all()
-    assert curve.batch[-1] == pytest.approx(8)
 
 
 def test_services_rate_curves_hold_the_sampled_points():
@@ -216,9 +209,3 @@ def test_wrong_point_is_one_clear_line(options, text):
 def test_wrong_curves_are_one_clear_line(changes, text):
     with pytest.raises(InputError, match=text):
         tiny_fits(**changes)
-
-
-def test_range_may_be_narrowed_to_the_feasible_sizes():
-    narrow = FITS.within(SIZES[1], SIZES[3])
-    assert narrow.largest_batch_within() == 64
-    assert narrow.power == FITS.power

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from diploee.errors import InputError
 from diploee.neighbours.openg2g import InferenceData, InferenceDataParams
-from diploee.neighbours.openg2g.runs import BenchmarkRun, PowerReadings
+from diploee.neighbours.openg2g.measurements import (
+    BenchmarkRun,
+    PowerReadings,
+    median_trace_w,
+    run_power_w,
+)
 from diploee.neighbours.openg2g.sources import OpenG2GSource, ResultsSource
-from diploee.neighbours.openg2g.steady_state import median_trace_w, run_power_w
 
 EPOCH_S = 1.7e9
 

@@ -12,7 +12,7 @@ from serving_builders import load_curves, one_service, plan_services, serving_sc
 from diploee.errors import InputError
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.neighbours.openg2g import operating_points
-from diploee.neighbours.openg2g.logistic_curves import serving_fits
+from diploee.neighbours.openg2g.serving import serving_fits
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation import simulate
 

@@ -8,15 +8,16 @@ import scipy
 from benchmark_builders import ITL, POWER, SIZES, tiny_fits
 
 from diploee.neighbours.openg2g import LogisticModel
-from diploee.neighbours.openg2g.replicas.base import (
+from diploee.neighbours.openg2g.replicas.control import (
+    CapSpec,
     Constraint,
     ControlSetting,
     ControlView,
+    FeedbackSpec,
     ModelSetting,
     Observed,
+    VoltageSpec,
 )
-from diploee.neighbours.openg2g.replicas.controllers.feedback import Feedback, FeedbackSpec
-from diploee.neighbours.openg2g.replicas.signals import CapSpec, VoltageSpec
 
 LOW, HIGH = float(np.log2(SIZES[0])), float(np.log2(SIZES[-1]))
 OTHER = tiny_fits(
@@ -28,14 +29,14 @@ def converged(constraints=lambda power_w: (), deadline_s=None, replicas=(40,), n
     """Close the loop over what the fits say at x itself, and return where it ends."""
     fits = dict(zip("ab", (tiny_fits(), OTHER), strict=False))
     models = {k: ModelSetting(SIZES, 64, deadline_s, fits[k]) for k in list(fits)[: len(replicas)]}
-    optimizer = Feedback(FeedbackSpec(), ControlSetting(models, 1.0))
+    optimizer = FeedbackSpec().open(ControlSetting(models, 1.0))
     counts = dict(zip(models, replicas, strict=True))
     for k in range(n_steps):
-        x = optimizer.x
+        x = {name: served.x for name, served in optimizer._served.items()}
         power_w = sum(counts[m] * float(fits[m].power.eval_x(x[m])) for m in models)
         seen = {m: Observed(counts[m], 64, float(fits[m].itl.eval_x(x[m]))) for m in models}
         optimizer.decide(ControlView(float(k), seen, power_w, constraints(power_w)))
-    return optimizer.x
+    return {name: served.x for name, served in optimizer._served.items()}
 
 
 def cap(power_w):
@@ -84,10 +85,8 @@ def test_two_models_share_a_cap_as_a_solver_of_the_whole_problem_shares_it():
 
 def sizes_under_a_cap(raise_after_s, n_steps=3_600):
     """Batch size and power of a model whose cap lies between two sizes, second by second."""
-    optimizer = Feedback(
-        FeedbackSpec(raise_after_s=raise_after_s),
-        ControlSetting({"a": ModelSetting(SIZES, SIZES[0], None, tiny_fits())}, 1.0),
-    )
+    setting = ControlSetting({"a": ModelSetting(SIZES, SIZES[0], None, tiny_fits())}, 1.0)
+    optimizer = FeedbackSpec(raise_after_s=raise_after_s).open(setting)
     size, sizes, limit_w = SIZES[0], [], 40 * 1000.0
     for k in range(n_steps):
         power_w = 40 * float(POWER.eval(size))
@@ -131,9 +130,9 @@ def test_signals_give_excess_and_what_a_watt_adds_to_it():
 
 def test_sizes_are_the_feasible_ones_next_on_the_scale_of_doublings():
     models = {"a": ModelSetting((8, 64), 64, None, tiny_fits())}
-    optimizer = Feedback(FeedbackSpec(primal_step=1e-6), ControlSetting(models, 1.0))
+    optimizer = FeedbackSpec(primal_step=1e-6).open(ControlSetting(models, 1.0))
     for x, size in ((4.4, 8), (4.6, 64)):  # log2: 3 and 6, so that 4.5 is the middle
-        optimizer.x["a"] = x
+        optimizer._served["a"].x = x
         view = ControlView(1.0, {"a": Observed(1, 64, 0.02)}, 1e3, ())
         assert optimizer.decide(view) == {"a": size}
         assert optimizer.decide(ControlView(2.0, {"a": Observed(0, 64, np.nan)}, 0.0, ())) == {

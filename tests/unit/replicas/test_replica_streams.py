@@ -16,8 +16,7 @@ from diploee.errors import InputError, ScenarioError
 from diploee.inputs import load_inputs
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.neighbours.openg2g import ITLMixtureModel
-from diploee.neighbours.openg2g.replicas.data import find_data
-from diploee.neighbours.openg2g.replicas.replay import plan_replicas, replicas_at
+from diploee.neighbours.openg2g.replicas.replay import find_data, plan_replicas, replicas_at
 from diploee.reports.tables import replica_tables
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel

@@ -14,7 +14,7 @@ from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
 from diploee.neighbours.zeus import KNOWN_WORKLOADS, WorkloadSpec, best_savings, read_traces
-from diploee.neighbours.zeus.cost import default_pair, expected_cost_j, oracle_pair
+from diploee.neighbours.zeus.workload import default_pair, expected_cost_j, oracle_pair
 
 # Percent saved by the power limit, by the batch size and by both on the V100, as published; and the
 # best batch size and power limit.

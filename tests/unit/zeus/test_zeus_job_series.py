@@ -1,21 +1,41 @@
 """Recurrences as jobs of a facility: submission, duration, power; recurring jobs side by side."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from zeus_builders import GROUP_HEADER, hand_workload, write
 
 from diploee.errors import WorkloadError
-from diploee.neighbours.zeus import ZeusSpec, chosen_workloads, read_groups, read_traces
-from diploee.neighbours.zeus.job_series import JobSeries, SharedRecurrences, recurrences_of_groups
+from diploee.neighbours.zeus import (
+    TrainingWorkload,
+    ZeusSpec,
+    chosen_workloads,
+    read_groups,
+    read_traces,
+)
+from diploee.neighbours.zeus.recurring_jobs import (
+    JobSeries,
+    recurrences_of_groups,
+    shared_out,
+    shared_recurrences,
+)
 
 HOUR_MS = 3_600_000
 
 
-def jobs_at(submit_ms: np.ndarray, *of: Any, **options: Any) -> JobSeries:
-    return SharedRecurrences(*of, **options).at(submit_ms)
+def jobs_at(
+    submit_ms: np.ndarray,
+    of: Sequence[TrainingWorkload],
+    spec: ZeusSpec,
+    *stream: int | str,
+    n_recurring_jobs: int,
+    shares: Sequence[float] | None = None,
+) -> JobSeries:
+    workload_of = shared_out(of, n_recurring_jobs, shares or [1] * len(of))
+    (jobs,) = shared_recurrences([(submit_ms, np.inf)], of, workload_of, spec, *stream)
+    return jobs
 
 
 def submissions_ms(n: int, every_ms: int = HOUR_MS) -> np.ndarray:
@@ -30,19 +50,6 @@ def test_job_lasts_target_epochs_x_time_per_epoch_and_draws_the_power_of_its_lim
     assert jobs.average_power_w.tolist() == pytest.approx([90.0] * 50)
     assert jobs.submit_ms.tolist() == submissions_ms(50).tolist()
     assert jobs.recurrence.tolist() == list(range(50))
-
-
-def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
-    several = chosen_workloads(read_traces())
-    high, low = (
-        jobs_at(submissions_ms(300), several, ZeusSpec("default", limit_w), 0, n_recurring_jobs=6)
-        for limit_w in (250.0, 100.0)
-    )
-    assert np.array_equal(high.workload_id, low.workload_id)
-    assert (low.duration_ms >= high.duration_ms).all()
-    energy_j = [(jobs.duration_ms * jobs.average_power_w).sum() for jobs in (high, low)]
-    assert energy_j[1] < energy_j[0]
-    assert low.average_power_w.max() <= 100.0 + 1e-9
 
 
 def test_every_workload_has_recurring_jobs_by_its_share() -> None:
@@ -63,32 +70,6 @@ def test_every_workload_has_recurring_jobs_by_its_share() -> None:
     assert np.abs(counts - 300).max() < 3.3 * np.sqrt(3000 * 0.1 * 0.9)
 
 
-def test_each_recurring_job_counts_its_own_recurrences() -> None:
-    several = chosen_workloads(read_traces())
-    jobs = jobs_at(submissions_ms(200), several, ZeusSpec(), 0, n_recurring_jobs=5)
-    for group in range(5):
-        mine = jobs.recurrence[jobs.group_id == group]
-        assert np.unique(mine).tolist() == list(range(mine.max() + 1))
-
-
-def test_same_seed_gives_the_same_jobs_and_another_name_others() -> None:
-    several = chosen_workloads(read_traces())
-
-    def jobs(seed: int, name: str) -> list[int]:
-        return jobs_at(
-            submissions_ms(60), several, ZeusSpec(), seed, name, n_recurring_jobs=4
-        ).duration_ms.tolist()
-
-    assert jobs(0, "a") == jobs(0, "a")
-    assert jobs(0, "a") != jobs(0, "b")
-    assert jobs(0, "a") != jobs(1, "a")
-
-
-def test_no_submissions_give_no_jobs() -> None:
-    none = jobs_at(submissions_ms(0), [hand_workload()], ZeusSpec(), 0, n_recurring_jobs=1)
-    assert len(none) == 0
-
-
 @pytest.mark.parametrize(
     ("n_recurring_jobs", "shares", "wanted"),
     [
@@ -102,23 +83,15 @@ def test_no_submissions_give_no_jobs() -> None:
 def test_shares_become_whole_numbers_of_recurring_jobs(
     n_recurring_jobs: int, shares: list[float], wanted: list[int]
 ) -> None:
-    jobs = jobs_at(
-        submissions_ms(2000, 1000),
-        chosen_workloads(read_traces()),
-        ZeusSpec("default"),
-        0,
-        n_recurring_jobs=n_recurring_jobs,
-        shares=shares,
-    )
-    found = [len(set(jobs.group_id[jobs.workload_id == i].tolist())) for i in range(3)]
-    assert found == wanted
+    workload_of = shared_out(chosen_workloads(read_traces()), n_recurring_jobs, shares)
+    assert np.bincount(workload_of, minlength=3).tolist() == wanted
 
 
 @pytest.mark.parametrize(
     ("n_recurring_jobs", "shares", "words"),
     [
-        (2, None, "2 recurring jobs for 3 workloads, expected one or more for each"),
-        (0, None, "0 recurring jobs for 3 workloads"),
+        (2, [1, 1, 1], "2 recurring jobs for 3 workloads, expected one or more for each"),
+        (0, [1, 1, 1], "0 recurring jobs for 3 workloads"),
         (3, [1, 1], r"shares of the workloads are \[1.0, 1.0\], expected 3 numbers of 0 or more"),
         (3, [1, -1, 1], "expected 3 numbers of 0 or more"),
         (3, [0, 0, 0], "expected 3 numbers of 0 or more, not all 0"),
@@ -126,29 +99,10 @@ def test_shares_become_whole_numbers_of_recurring_jobs(
     ],
 )
 def test_workloads_that_cannot_be_shared_out_are_refused(
-    n_recurring_jobs: int, shares: list[float] | None, words: str
+    n_recurring_jobs: int, shares: list[float], words: str
 ) -> None:
     with pytest.raises(WorkloadError, match=words):
-        jobs_at(
-            submissions_ms(5),
-            chosen_workloads(read_traces()),
-            ZeusSpec(),
-            0,
-            n_recurring_jobs=n_recurring_jobs,
-            shares=shares,
-        )
-
-
-def test_workload_without_a_share_has_no_jobs() -> None:
-    jobs = jobs_at(
-        submissions_ms(60),
-        chosen_workloads(read_traces()),
-        ZeusSpec("default"),
-        0,
-        n_recurring_jobs=2,
-        shares=[0, 1, 1],
-    )
-    assert set(jobs.workload_id.tolist()) == {1, 2}
+        shared_out(chosen_workloads(read_traces()), n_recurring_jobs, shares)
 
 
 def test_jobs_of_groups_start_at_the_trace_less_its_first_start(tmp_path: Path) -> None:

@@ -45,20 +45,39 @@ def walk(pruning, cost, fails_above=INF, most=50):
     return tried
 
 
-def test_pruning_goes_down_then_up_each_to_the_first_failure_twice() -> None:
-    cost = {8: 99, 16: 12, 32: 8, 64: 9, 128: 10, 256: 99}
-    pruning = PruningRounds(SIZES, 64)
-    first = [64, 32, 16, 8, 128, 256]
-    second = [32, 16, 64, 128]  # from the cheapest seen, over what is left
-    assert walk(pruning, cost, fails_above=50) == first + second
-    assert pruning.kept == [16, 32, 64, 128]
+ALIKE = dict.fromkeys(SIZES, 5)
 
 
-def test_pruning_tries_nothing_beyond_a_failure() -> None:
-    cost = {8: 1, 16: 1, 32: 99, 64: 9, 128: 99, 256: 1}
-    pruning = PruningRounds(SIZES, 64)
-    assert walk(pruning, cost, fails_above=50) == [64, 32, 128, 64]
-    assert pruning.kept == [64]
+@pytest.mark.parametrize(
+    ("default", "cost", "tried", "kept"),
+    [
+        # Down, then up, each to the first failure; again from the cheapest seen, over what is left.
+        (
+            64,
+            {8: 99, 16: 12, 32: 8, 64: 9, 128: 10, 256: 99},
+            [64, 32, 16, 8, 128, 256, 32, 16, 64, 128],
+            [16, 32, 64, 128],
+        ),
+        # Nothing beyond a failure.
+        (64, {8: 1, 16: 1, 32: 99, 64: 9, 128: 99, 256: 1}, [64, 32, 128, 64], [64]),
+        # At an edge it goes one way.
+        (8, ALIKE, SIZES * 2, SIZES),
+        (256, ALIKE, SIZES[::-1] * 2, SIZES),
+        # A default that fails is left, and both ways are walked.
+        (
+            64,
+            {8: 9, 16: 7, 32: 8, 64: 99, 128: 12, 256: 99},
+            [64, 32, 16, 8, 128, 256, 16, 8, 32, 128],
+            [8, 16, 32, 128],
+        ),
+        # A job of which nothing converges stays with its default.
+        (64, dict.fromkeys(SIZES, 99), [64, 32, 128, 64], [64]),
+    ],
+)
+def test_pruning_walks_both_ways_to_the_first_failure_twice(default, cost, tried, kept) -> None:
+    pruning = PruningRounds(SIZES, default)
+    assert walk(pruning, cost, fails_above=50) == tried
+    assert pruning.kept == kept
 
 
 def test_second_round_can_drop_the_default() -> None:
@@ -71,25 +90,6 @@ def test_second_round_can_drop_the_default() -> None:
         pruning.observe(size, cost, good)
     assert pruning.awaited is None
     assert pruning.kept == [8, 16]
-
-
-def test_pruning_at_the_edge_of_the_batch_sizes_goes_one_way() -> None:
-    same = dict.fromkeys(SIZES, 5)
-    assert walk(PruningRounds(SIZES, 8), same)[:6] == SIZES
-    assert walk(PruningRounds(SIZES, 256), same)[:6] == SIZES[::-1]
-
-
-def test_job_of_which_nothing_converges_stays_with_its_default() -> None:
-    pruning = PruningRounds(SIZES, 64)
-    assert walk(pruning, dict.fromkeys(SIZES, 99), fails_above=50) == [64, 32, 128, 64]
-    assert pruning.kept == [64]
-
-
-def test_default_that_fails_is_left_and_both_ways_are_walked() -> None:
-    cost = {8: 9, 16: 7, 32: 8, 64: 99, 128: 12, 256: 99}
-    pruning = PruningRounds(SIZES, 64)
-    assert walk(pruning, cost, fails_above=50) == [64, 32, 16, 8, 128, 256, 16, 8, 32, 128]
-    assert pruning.kept == [8, 16, 32, 128]
 
 
 def test_pruning_ignores_what_it_does_not_await() -> None:
@@ -107,14 +107,14 @@ def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
     # N(mean, s2 / n) with the population variance, You et al., Algorithm 2.
     precision = len(costs) / np.var(costs)
     assert arm.posterior == pytest.approx((np.mean(costs), sqrt(1 / precision)))
-    told = GaussianArm(
+    informed = GaussianArm(
         Prior(prior_mean_j=20, prior_precision=0.5, window=2)
     )  # and of a prior, over the last two
     for cost in costs:
-        told.observe(cost)
+        informed.observe(cost)
     learnt = 2 / np.var(costs[1:])
     mean = (0.5 * 20 + learnt * np.mean(costs[1:])) / (0.5 + learnt)
-    assert told.posterior == pytest.approx((mean, sqrt(1 / (0.5 + learnt))))
+    assert informed.posterior == pytest.approx((mean, sqrt(1 / (0.5 + learnt))))
 
 
 def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel() -> None:

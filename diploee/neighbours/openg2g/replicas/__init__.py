@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.neighbours.openg2g.replicas.base import BatchController as BatchController
-    from diploee.neighbours.openg2g.replicas.base import Constraint as Constraint
-    from diploee.neighbours.openg2g.replicas.base import ControlSetting as ControlSetting
-    from diploee.neighbours.openg2g.replicas.base import ControlView as ControlView
-    from diploee.neighbours.openg2g.replicas.base import ModelSetting as ModelSetting
-    from diploee.neighbours.openg2g.replicas.base import Observed as Observed
+    from diploee.neighbours.openg2g.replicas.control import Constraint as Constraint
+    from diploee.neighbours.openg2g.replicas.control import ControlSetting as ControlSetting
+    from diploee.neighbours.openg2g.replicas.control import ControlView as ControlView
+    from diploee.neighbours.openg2g.replicas.control import ModelSetting as ModelSetting
+    from diploee.neighbours.openg2g.replicas.control import Observed as Observed
 else:
     from diploee.fronts import front
 

@@ -12,21 +12,31 @@ fill nodes without gaps [J].
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from pathlib import Path
 
 import numpy as np
 
 from diploee.clock import RunClock
-from diploee.errors import InputError, WorkloadError, one_of, shown
-from diploee.neighbours.openg2g.replicas.base import (
+from diploee.errors import InputError, WorkloadError, did_you_mean, one_line, one_of, shown
+from diploee.files.places import shipped_folder
+from diploee.neighbours.openg2g import (
+    InferenceData,
+    InferenceDataParams,
+    LogisticModelStore,
+    ServingFits,
+)
+from diploee.neighbours.openg2g.inference_data import ModelData
+from diploee.neighbours.openg2g.replicas.control import (
     Constraint,
     ControlSetting,
     ControlView,
+    ModelSetting,
     Observed,
 )
-from diploee.neighbours.openg2g.replicas.data import Datasets, ReplicaData
+from diploee.neighbours.openg2g.sources import OpenG2GSource
 from diploee.scenario import Facility
 from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream
 from diploee.streams import stream
@@ -38,33 +48,232 @@ MOST_STEPS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
+class ReplicaData:
+    """Data of a served model."""
+
+    measured: ModelData  # templates of a replica's power and latency mixtures by batch size
+    setting: ModelSetting  # feasible batch sizes, deadline and fits, as the scenario has them
+    shipped: bool  # whether they are the shipped ones, synthesised about published facts
+
+
+Datasets = Mapping[tuple[str, str], ReplicaData]
+"""By the names of stream and model."""
+
+
+def load_replica_data(
+    specs: Mapping[str, ReplicaStream], folder: Path
+) -> dict[tuple[str, str], ReplicaData]:
+    """Read the data of all models of all streams; names of data are relative to a folder."""
+    found = {}
+    for of_stream, spec in specs.items():
+        for name, model in spec.models.items():
+            where = f"replica_streams.{of_stream}.models.{name}"
+            try:
+                found[of_stream, name] = _load(model, spec.step_s, folder)
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from error
+    return found
+
+
+def find_data(name: str, folder: Path) -> Path:
+    """Return the folder of data given by shipped name or by path relative to a folder."""
+    if (folder / name).is_dir():
+        return folder / name
+    shipped = {path.name: path for path in _shipped().glob("*") if path.is_dir()}
+    if name in shipped:
+        return shipped[name]
+    raise InputError(
+        f"data: no folder '{one_line(name)}' beside the scenario and no shipped data of that name "
+        f"(shipped: {one_of(shipped)}){did_you_mean(name, shipped)}"
+    )
+
+
+def _shipped() -> Path:
+    return shipped_folder("profiles") / "serving"
+
+
+def _load(model: ReplicaModel, step_s: float, folder: Path) -> ReplicaData:
+    place = find_data(model.data, folder)
+    source = OpenG2GSource(place)
+    specs = source.specs()
+    if len(specs) > 1:
+        labels = one_of(spec.model_label for spec in specs)
+        raise InputError(f"data: {model.data} holds several models ({labels}); name one's folder")
+    (spec,) = specs
+    data = InferenceData.generate(specs, source, InferenceDataParams(dt_s=step_s))
+    fits: ServingFits = LogisticModelStore.generate(specs, source)[spec.model_label]
+    feasible = tuple(sorted(model.feasible_batch_sizes or spec.feasible))
+    _check_sizes("feasible_batch_sizes", feasible, data[spec.model_label].power_w, "the data")
+    _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
+    deadline_s = model.itl_deadline_s or spec.itl_deadline_s
+    setting = ModelSetting(feasible, model.batch_size, deadline_s, fits)
+    return ReplicaData(data[spec.model_label], setting, place.is_relative_to(_shipped()))
+
+
+def _check_sizes(
+    key: str, sizes: tuple[int, ...], have: Mapping[int, object] | tuple[int, ...], whose: str
+) -> None:
+    unknown = sorted(set(sizes) - set(have))
+    if unknown:
+        raise InputError(
+            f"{key}: {one_of(unknown)} is not among {whose} (have: {one_of(sorted(have))})"
+        )
+
+
 class ReplayedModel:
-    """Operation of one model, control interval by control interval: arrays of shape (C,)."""
+    """Operation of one model, control interval by control interval: arrays of shape (C,).
 
-    name: str  # its name in the stream
-    data: ReplicaData  # what is known of it
-    n_replicas: Int64Array  # replicas that run
-    batch_size: Int64Array  # their batch size
-    itl_s: Float64Array  # mean inter-token latency over replicas, drawn [s]; NaN where none runs
-    throughput_tps: Float64Array  # output tokens per second, by the fit
+    `itl_s` is the mean latency over replicas, as drawn, NaN where none runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: ReplicaStream,
+        data: ReplicaData,
+        n_replicas: Int64Array,
+        seed: int,
+        of_stream: str,
+    ) -> None:
+        self.name, self.data, self.n_replicas = name, data, n_replicas
+        self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
+        self.itl_s = np.full(n_replicas.size, np.nan)
+        self._latency = stream(seed, "replicas", of_stream, name, "latency")
+        rng, most = stream(seed, "replicas", of_stream, name, "replicas"), int(n_replicas.max())
+        drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
+        low, high = spec.amplitude_range
+        self._amplitude = low + (high - low) * drawn[0]
+        self._phase = drawn[1] * spec.staggered
+
+    @cached_property
+    def throughput_tps(self) -> Float64Array:
+        """Output tokens per second, by the fit, after the last control interval."""
+        of_each = np.maximum(self.data.setting.fits.throughput.eval(self.batch_size), 0.0)
+        return np.asarray(self.n_replicas * of_each, dtype=np.float64)
+
+    def seen(self, k: int, batch_size: int) -> Observed:
+        """Draw the mean latency of a control interval at a batch size, and return what it was."""
+        n_replicas = int(self.n_replicas[k])
+        self.batch_size[k] = batch_size
+        if n_replicas:
+            mixture = self.data.measured.itl[batch_size]
+            self.itl_s[k] = float(mixture.sample_avg(n_replicas, self._latency))
+        return Observed(n_replicas, batch_size, float(self.itl_s[k]))
+
+    def sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
+        """Return the sum of the first replicas' power over the template [W], and of its square."""
+        template_w = self.data.measured.power_w[batch_size]
+        places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
+        amplitude = self._amplitude[:n_replicas]
+
+        # A sum over replicas is a circular correlation of the template with how many begin where.
+        def summed(weight: Float64Array, values_w: Float64Array) -> Float64Array:
+            begin = np.bincount(places, weight, values_w.size)
+            spectrum = np.fft.rfft(values_w) * np.fft.rfft(begin).conj()
+            return np.fft.irfft(spectrum, values_w.size)
+
+        total_w = summed(amplitude, template_w)
+        squares_w2 = summed(amplitude**2, template_w**2)
+        return total_w, np.maximum(squares_w2, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
 class ReplicaPlan:
-    """Operation of the replicas of one stream, over C control intervals."""
+    """Operation of the replicas of one stream, over C control intervals, in one pass."""
 
-    stream: str  # name of the stream
-    pool: str  # name of its pool
-    pool_id: int  # index of the pool
-    edges_ms: Int64Array  # edges of the control intervals [ms], shape (C + 1,)
-    step_ms: int  # step of the power [ms]
-    power_w: Float64Array  # power of all replicas' GPUs [W], step by step
-    n_nodes: Int64Array  # nodes that they take, shape (C,)
-    models: tuple[ReplayedModel, ...]  # in the order of the scenario
-    mean_power_w: Float64Array  # mean power of the control intervals [W]
-    excess: Float64Array  # largest excess of the signal's constraints [1]; NaN without a signal
-    signal: Float64Array  # cap [W] or voltage [p.u.]; NaN without a signal
-    signal_kind: str  # ``cap``, ``voltage`` or empty
+    def __init__(
+        self,
+        name: str,
+        spec: ReplicaStream,
+        facility: Facility,
+        clock: RunClock,
+        seed: int,
+        datasets: Datasets,
+    ) -> None:
+        self.stream, self.pool, self.spec, self._seed = name, spec.pool, spec, seed
+        horizon_ms = clock.horizon_ms
+        if horizon_ms // spec.step_ms > MOST_STEPS:
+            raise WorkloadError(
+                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more than "
+                f"{MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or raise step_s"
+            )
+        n_control = -(-horizon_ms // spec.control_ms)
+        edges_ms = np.arange(n_control + 1, dtype=np.int64) * spec.control_ms
+        # Edges of the control intervals [ms], shape (C + 1,)
+        self.edges_ms = np.minimum(edges_ms, horizon_ms)
+        starts_s = self.edges_ms[:-1] / MS_PER_S
+        self.models = tuple(
+            ReplayedModel(key, spec, datasets[name, key], replicas_at(m, starts_s), seed, name)
+            for key, m in spec.models.items()
+        )
+        n_gpus = sum(m.n_replicas * m.data.measured.spec.gpus_per_replica for m in self.models)
+        node_gpus = facility.node_type_of(spec.pool).n_gpus
+        self.n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)  # shape (C,)
+        most, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
+        if most > have:
+            raise WorkloadError(
+                f"replica_streams.{name}: the replicas take up to {most:,} nodes of {node_gpus} "
+                f"GPUs, pool '{spec.pool}' has {have:,}; give fewer replicas or more nodes"
+            )
+        # Power of all replicas' GPUs [W], step by step
+        self.power_w = np.zeros(int(horizon_ms) // spec.step_ms)
+        # By control interval: mean power [W]; largest excess of the signal's constraints [1], and
+        # the cap [W] or voltage [p.u.], both NaN without a signal
+        self.mean_power_w, self.excess, self.signal = np.full((3, n_control), np.nan)
+        self._operate()
+
+    def _operate(self) -> None:
+        """Go through the run, control interval by control interval."""
+        spec, step_ms, edges_ms = self.spec, self.spec.step_ms, self.edges_ms
+        settings = {model.name: model.data.setting for model in self.models}
+        try:
+            controller = spec.controller.open(ControlSetting(settings, spec.control_interval_s))
+        except InputError as error:
+            raise InputError(f"replica_streams.{self.stream}.controller: {error}") from error
+        sums = {model.name: lru_cache(64)(model.sums) for model in self.models}  # few occur
+        noise = stream(self._seed, "replicas", self.stream, "noise")
+        batch = {name: setting.batch_size for name, setting in settings.items()}
+        for k in range(self.n_nodes.size):
+            steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
+            total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
+            for model in self.models:
+                if n_replicas := int(model.n_replicas[k]):
+                    of_model_w, of_square_w2 = sums[model.name](batch[model.name], n_replicas)
+                    total_w += of_model_w[steps % of_model_w.size]
+                    squares_w2 += of_square_w2[steps % of_model_w.size]
+            if spec.noise_fraction:
+                deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
+                total_w += deviation_w * noise.standard_normal(steps.size)
+            self.power_w[steps] = np.maximum(total_w, 0.0)
+            mean_w = self.mean_power_w[k] = self.power_w[steps].mean()
+            constraints: tuple[Constraint, ...] = ()
+            if spec.signal is not None:
+                at_s = float(edges_ms[k]) / MS_PER_S
+                constraints = spec.signal.constraints(at_s, mean_w)
+                self.signal[k] = spec.signal.value(at_s, mean_w)
+                self.excess[k] = max(constraint.excess for constraint in constraints)
+            seen = {model.name: model.seen(k, batch[model.name]) for model in self.models}
+            end_s = float(edges_ms[k + 1]) / MS_PER_S
+            view = ControlView(end_s, seen, float(mean_w), constraints)
+            batch = batch | self._checked(controller.decide(view), settings)
+
+    def _checked(
+        self, chosen: Mapping[str, int], settings: Mapping[str, ModelSetting]
+    ) -> dict[str, int]:
+        where = f"replica_streams.{self.stream}.controller: it chose"
+        for name, size in chosen.items():
+            if name not in settings:
+                raise InputError(f"{where} for '{name}' (have: {one_of(settings)})")
+            if size not in (have := settings[name].feasible):
+                raise InputError(
+                    f"{where} {shown(size)} for '{name}', which is not feasible "
+                    f"(have: {one_of(have)})"
+                )
+        return dict(chosen)
+
+    @property
+    def signal_kind(self) -> str:
+        """``cap``, ``voltage`` or empty."""
+        return "" if self.spec.signal is None else self.spec.signal.kind
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
         """Return the replicas of all models, mean over a span of time [ms]."""
@@ -74,7 +283,7 @@ class ReplicaPlan:
         return float(count @ inside_ms) / (end_ms - begin_ms)
 
 
-def replica_labels(plans: list[ReplicaPlan]) -> list[tuple[str, ...]]:
+def replica_labels(plans: Sequence[ReplicaPlan]) -> list[tuple[str, ...]]:
     """Return the models' names in results: with their stream before a dot where two share one."""
     names = [model.name for plan in plans for model in plan.models]
     alone = len(set(names)) == len(names)
@@ -91,17 +300,9 @@ def plan_replicas(
     seed: int,
     datasets: Datasets,
 ) -> list[ReplicaPlan]:
-    """Replay the replicas of all streams, without a warm-up.
-
-    Raises
-    ------
-    WorkloadError
-        If the replicas need more nodes than the pool has, or the run has too many steps.
-    InputError
-        If a controller can't be made, or answers what is not feasible.
-    """
+    """Replay the replicas of all streams, without a warm-up."""
     return [
-        _Replay(name, spec, facility, clock, seed, datasets).plan() for name, spec in specs.items()
+        ReplicaPlan(name, spec, facility, clock, seed, datasets) for name, spec in specs.items()
     ]
 
 
@@ -116,170 +317,3 @@ def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
         if ramp.begin_s == ramp.end_s:
             level = np.where(times_s == ramp.end_s, ramp.replicas, level)
     return np.rint(level).astype(np.int64)
-
-
-class _Model:
-    """One model in time: the sums of its templates over its replicas, and what is seen of it."""
-
-    def __init__(
-        self,
-        name: str,
-        spec: ReplicaStream,
-        data: ReplicaData,
-        n_replicas: Int64Array,
-        of_run: tuple[int, str],
-    ) -> None:
-        self.name, self.data, self.n_replicas = name, data, n_replicas
-        self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
-        self.itl_s = np.full(n_replicas.size, np.nan)
-        seed, of_stream = of_run
-        self._latency = stream(seed, "replicas", of_stream, name, "latency")
-        rng, most = stream(seed, "replicas", of_stream, name, "replicas"), int(n_replicas.max())
-        drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
-        low, high = spec.amplitude_range
-        self._amplitude = low + (high - low) * drawn[0]
-        self._phase = drawn[1] * spec.staggered
-        self.sums = lru_cache(64)(self._sums)  # few sizes and counts occur at a time
-
-    def seen(self, k: int, batch_size: int) -> Observed:
-        """Draw the mean latency of a control interval at a batch size, and return what it was."""
-        n_replicas = int(self.n_replicas[k])
-        self.batch_size[k] = batch_size
-        if n_replicas:
-            mixture = self.data.measured.itl[batch_size]
-            self.itl_s[k] = float(mixture.sample_avg(n_replicas, self._latency))
-        return Observed(n_replicas, batch_size, float(self.itl_s[k]))
-
-    @property
-    def replayed(self) -> ReplayedModel:
-        """Return the operation, after the last control interval."""
-        of_each = np.maximum(self.data.setting.fits.throughput.eval(self.batch_size), 0.0)
-        tokens = np.asarray(self.n_replicas * of_each, dtype=np.float64)
-        return ReplayedModel(
-            self.name, self.data, self.n_replicas, self.batch_size, self.itl_s, tokens
-        )
-
-    def _sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
-        """Return the sum of the first replicas' power over the template [W], and of its square."""
-        template_w = self.data.measured.power_w[batch_size]
-        places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
-        amplitude = self._amplitude[:n_replicas]
-
-        # A sum over replicas is a circular correlation of the template with how many begin where.
-        def summed(weight: Float64Array, values_w: Float64Array) -> Float64Array:
-            begin = np.bincount(places, weight, values_w.size)
-            spectrum = np.fft.rfft(values_w) * np.fft.rfft(begin).conj()
-            return np.fft.irfft(spectrum, values_w.size)
-
-        total_w = summed(amplitude, template_w)
-        squares_w2 = summed(amplitude**2, template_w**2)
-        return total_w, np.maximum(squares_w2, 0.0)
-
-    def power_w(
-        self, batch_size: int, n_replicas: int, steps: Int64Array
-    ) -> tuple[Float64Array, Float64Array]:
-        """Return the sum of power [W] and of squares [W^2] at steps of the run."""
-        if not n_replicas:
-            return np.zeros(steps.size), np.zeros(steps.size)
-        total_w, squares_w2 = self.sums(batch_size, n_replicas)
-        place = steps % total_w.size
-        return total_w[place], squares_w2[place]
-
-
-class _Replay:
-    """One stream."""
-
-    def __init__(
-        self,
-        name: str,
-        spec: ReplicaStream,
-        facility: Facility,
-        clock: RunClock,
-        seed: int,
-        datasets: Datasets,
-    ) -> None:
-        self._name, self._spec, self._seed = name, spec, seed
-        self._pool_id = list(facility.pools).index(spec.pool)
-        self._data = {model: datasets[name, model] for model in spec.models}
-        horizon_ms = clock.horizon_ms
-        if horizon_ms // spec.step_ms > MOST_STEPS:
-            raise WorkloadError(
-                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more than "
-                f"{MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or raise step_s"
-            )
-        n_control = -(-horizon_ms // spec.control_ms)
-        edges_ms = np.arange(n_control + 1, dtype=np.int64) * spec.control_ms
-        self._edges_ms = np.minimum(edges_ms, horizon_ms)
-        starts_s = self._edges_ms[:-1] / MS_PER_S
-        self._replicas = {key: replicas_at(m, starts_s) for key, m in spec.models.items()}
-        n_gpus = sum(
-            count * self._data[key].gpus_per_replica for key, count in self._replicas.items()
-        )
-        node_gpus = facility.node_type_of(spec.pool).n_gpus
-        self._n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)
-        most, have = int(self._n_nodes.max()), facility.pools[spec.pool].n_nodes
-        if most > have:
-            raise WorkloadError(
-                f"replica_streams.{name}: the replicas take up to {most:,} nodes of {node_gpus} "
-                f"GPUs, pool '{spec.pool}' has {have:,}; give fewer replicas or more nodes"
-            )
-
-    def plan(self) -> ReplicaPlan:
-        """Go through the run, control interval by control interval."""
-        spec, seed, name, step_ms = self._spec, self._seed, self._name, self._spec.step_ms
-        setting = ControlSetting(
-            {key: data.setting for key, data in self._data.items()}, spec.control_interval_s
-        )
-        try:
-            controller = spec.controller.open(setting)
-        except InputError as error:
-            raise InputError(f"replica_streams.{name}.controller: {error}") from error
-        models = {
-            key: _Model(key, spec, data, self._replicas[key], (seed, name))
-            for key, data in self._data.items()
-        }
-        noise = stream(seed, "replicas", name, "noise")
-        edges_ms, n_control = self._edges_ms, self._n_nodes.size
-        power_w = np.zeros(int(edges_ms[-1]) // step_ms)
-        mean_w, excess, signal = (np.full(n_control, np.nan) for _ in range(3))
-        batch = {key: data.setting.batch_size for key, data in self._data.items()}
-        for k in range(n_control):
-            steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
-            total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
-            for key, size in batch.items():
-                model = models[key]
-                of_model_w, of_square_w2 = model.power_w(size, int(model.n_replicas[k]), steps)
-                total_w += of_model_w
-                squares_w2 += of_square_w2
-            if spec.noise_fraction:
-                deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
-                total_w += deviation_w * noise.standard_normal(steps.size)
-            power_w[steps] = np.maximum(total_w, 0.0)
-            mean_w[k] = power_w[steps].mean()
-            constraints: tuple[Constraint, ...] = ()
-            if spec.signal is not None:
-                at_s = float(edges_ms[k]) / MS_PER_S
-                constraints = spec.signal.constraints(at_s, mean_w[k])
-                signal[k] = spec.signal.value(at_s, mean_w[k])
-                excess[k] = max(constraint.excess for constraint in constraints)
-            seen = {key: models[key].seen(k, size) for key, size in batch.items()}
-            end_s = float(edges_ms[k + 1]) / MS_PER_S
-            view = ControlView(end_s, seen, float(mean_w[k]), constraints)
-            batch = batch | self._checked(controller.decide(view))
-        return ReplicaPlan(
-            name, spec.pool, self._pool_id, edges_ms, step_ms, power_w, self._n_nodes,
-            tuple(model.replayed for model in models.values()), mean_w, excess, signal,
-            "" if spec.signal is None else spec.signal.kind,
-        )  # fmt: skip
-
-    def _checked(self, chosen: Mapping[str, int]) -> dict[str, int]:
-        for key, size in chosen.items():
-            where = f"replica_streams.{self._name}.controller: it chose"
-            if key not in self._data:
-                raise InputError(f"{where} for '{key}' (have: {one_of(self._data)})")
-            if size not in (have := self._data[key].setting.feasible):
-                raise InputError(
-                    f"{where} {shown(size)} for '{key}', which is not feasible "
-                    f"(have: {one_of(have)})"
-                )
-        return dict(chosen)

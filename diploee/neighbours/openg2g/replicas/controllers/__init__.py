@@ -1,1 +1,0 @@
-"""Batch size controllers, one file each; `replicas.base` has what they are given."""

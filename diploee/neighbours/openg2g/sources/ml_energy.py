@@ -1,0 +1,493 @@
+"""ML.ENERGY's measurements: leaderboard files, result files of its benchmark, and the data set.
+
+A leaderboard file has one model and task and all measured configurations: mean power, latency
+percentiles and throughput, no power in time and no samples, enough for logistic fits, not for
+traces. The benchmark's folders have a ``results.json`` for each run. The place of a file says what
+was measured, ``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
+results.json``; where it does not, keys in the file do. The data set of benchmark v3 is gated: its
+owners grant access on request, and a token says who asks. It is read through the package
+`mlenergy-data`, an optional extra that is imported only when it is used.
+
+References
+----------
+.. [1] https://ml.energy/leaderboard, data under Apache-2.0
+.. [2] https://github.com/ml-energy/benchmark
+.. [3] https://huggingface.co/datasets/ml-energy/benchmark-v3
+.. [4] https://pypi.org/project/mlenergy-data (import name `mlenergy.data` from 0.4)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from diploee.errors import InputError, LogFormatError, did_you_mean, one_line, one_of
+from diploee.neighbours.openg2g.measurements import (
+    BenchmarkRun,
+    BenchmarkSource,
+    Measured,
+    PowerReadings,
+    select,
+)
+from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.plain_data import Record, checked_record, parse_json
+from diploee.tables import Float64Array
+from diploee.textio.source import read_bytes
+from diploee.units import LARGEST_NUMBER, MS_PER_S
+
+Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
+
+
+class _File:
+    """A file, and the hash of what was last read of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.digest = path, b""
+
+    def read(self) -> bytes:
+        """Return its content."""
+        content = read_bytes(self.path)
+        self.digest = hashlib.sha256(content).digest()
+        return content
+
+
+class Parallelization(Record):
+    """GPUs that share the layers and the experts of a model."""
+
+    tensor_parallel: PositiveInt | None = None
+    expert_parallel: PositiveInt | None = None
+
+
+class Summary(Record):
+    """Means of one measured configuration, as the benchmark names them."""
+
+    max_num_seqs: PositiveInt
+    avg_power_watts: Positive
+    median_itl_ms: Positive
+    output_throughput_tokens_per_sec: Positive
+
+    def run(self) -> BenchmarkRun:
+        """Return it as a measurement."""
+        return BenchmarkRun(
+            batch_size=self.max_num_seqs,
+            mean_power_w=self.avg_power_watts,
+            median_itl_s=self.median_itl_ms / MS_PER_S,
+            throughput_tps=self.output_throughput_tokens_per_sec,
+        )
+
+
+class Configuration(Summary):
+    """One measured configuration of a leaderboard file."""
+
+    gpu_model: str
+    num_gpus: PositiveInt
+    parallelization: Parallelization = Parallelization()
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Facts about it, under the names of a spec."""
+        parallel = {
+            name: getattr(self.parallelization, name) for name in Parallelization.model_fields
+        }
+        return {"gpu_model": self.gpu_model, "gpus_per_replica": self.num_gpus, **parallel}
+
+
+class Leaderboard(Record):
+    """A leaderboard file: one model and task."""
+
+    model_id: str
+    task: str
+    configurations: list[Configuration]
+
+
+class LeaderboardSource(BenchmarkSource):
+    """Reads leaderboard files; they have no power in time.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        A file, or a folder of files named ``<organisation>__<model>__<task>.json``.
+    """
+
+    licence = "Apache-2.0"
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def _title(self, selected: Sequence[Measured]) -> str:
+        return f"ML.ENERGY leaderboard, {selected[0].data[1].path.name}"
+
+    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+        file = _File(self._path_of(spec))
+        where = str(file.path)
+        board = parse_json(file.read(), where, Leaderboard, LogFormatError, finite=False)
+        of_board = {"model_id": board.model_id, "task": board.task}
+        measured = (
+            Measured(of_board | config.known, config.max_num_seqs, (config, file))
+            for config in board.configurations
+        )
+        return select(measured, spec, where)
+
+    def _hash(self, selected: Sequence[Measured]) -> str:
+        file: _File = selected[0].data[1]
+        return file.digest.hex()
+
+    def _run(self, one: Measured, *_: Any) -> BenchmarkRun:
+        config: Configuration = one.data[0]
+        return config.run()
+
+    def _path_of(self, spec: InferenceModelSpec) -> Path:
+        if not self.path.is_dir():
+            return self.path
+        name = f"{spec.model_id.replace('/', '__')}__{spec.task}"
+        have = sorted(file.stem for file in self.path.glob("*.json"))
+        if name not in have:
+            raise InputError(
+                f"{self.path}: no file '{name}.json' for '{spec.model_label}' "
+                f"({len(have)} files, such as {one_of(have[:3])}){did_you_mean(name, have)}"
+            )
+        return self.path / f"{name}.json"
+
+
+RESULTS = "results.json"
+POWER_KEY = "timeline.power.device_instant"
+_KEYS = ("model_id", "gpu_model", "num_gpus", "max_num_seqs")
+
+_Time = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+_AtLeastZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
+_Pair = Annotated[list[_Time], Field(min_length=2, max_length=2)]
+_Readings = Annotated[list[_Pair], Field(min_length=2)]
+
+
+class OfFile(Record):
+    """Facts that a file may hold about itself."""
+
+    model_id: str | None = None
+    gpu_model: str | None = None
+    num_gpus: PositiveInt | None = None
+    max_num_seqs: PositiveInt | None = None
+
+
+class Power(Record):
+    """Pairs of time [s] and power [W] by GPU."""
+
+    device_instant: Annotated[dict[str, _Readings], Field(min_length=1)]
+
+
+class Timeline(Record):
+    """When the steady state was, and the power in time."""
+
+    steady_state_start_time: _Time
+    steady_state_end_time: _Time
+    power: Power
+
+
+class Request(Record):
+    """One request: whether it succeeded, and its inter-token latencies [s]."""
+
+    success: bool = True
+    itl: list[_AtLeastZero] | None = None
+
+
+class Results(Record):
+    """Fields that are read of a result file."""
+
+    timeline: Timeline
+    results: list[Request]
+    steady_state_energy: Positive | None = None
+    steady_state_duration: Positive | None = None
+    steady_state_energy_per_token: Positive | None = None
+    output_throughput: Positive | None = None
+
+
+class ResultsSource(BenchmarkSource):
+    """Reads the result files below a folder.
+
+    Parameters
+    ----------
+    folder : pathlib.Path or str
+        Searched for ``results.json`` at any depth.
+    licence : str
+        Licence of the measurements, for provenance.
+    """
+
+    def __init__(self, folder: Path | str, licence: str = "unknown") -> None:
+        self.folder = Path(folder)
+        self.licence = licence
+
+    def _title(self, selected: object) -> str:  # noqa: ARG002
+        return f"ML.ENERGY benchmark results in {self.folder.name}"
+
+    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+        files = sorted(self.folder.rglob(RESULTS))
+        if not files:
+            raise InputError(
+                f"{self.folder}: no '{RESULTS}' below this folder; give the folder of a benchmark"
+            )
+        return select(map(_measured, files), spec, str(self.folder))
+
+    def _hash(self, selected: Sequence[Measured]) -> str:
+        digest = hashlib.sha256()
+        for one in selected:
+            if not one.data.digest:
+                one.data.read()
+            digest.update(one.data.digest)
+        return digest.hexdigest()
+
+    def _run(
+        self, one: Measured, spec: InferenceModelSpec, _: bool, counts: Counter[str]
+    ) -> BenchmarkRun:
+        where = str(one.data.path)
+        found = parse_json(one.data.read(), where, Results, LogFormatError, finite=False)
+        run = run_of(found, where, one.batch_size, counts)
+        if len(run.power) != spec.gpus_per_replica:
+            raise LogFormatError(
+                f"{where}: '{POWER_KEY}' has {len(run.power)} GPUs, expected "
+                f"{spec.gpus_per_replica} as its place says; restore the file"
+            )
+        return run
+
+
+def _measured(file: Path) -> Measured:
+    """Return what was measured, by a file's place; where that says too little, by its keys."""
+    parts = file.parts[:-1]
+    words = parts[-1].split("+") if parts else []
+    config: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=False))
+    known: dict[str, Any] = {key: int(v) for key, v in config.items() if v.isdecimal()}
+    if "results" in parts:
+        at = len(parts) - 1 - parts[::-1].index("results")
+        below = parts[at + 1 : -1]
+        if at and len(below) == 3:
+            known |= {"task": parts[at - 1], "gpu_model": below[2]}
+            known["model_id"] = "/".join(below[:2])
+    if not set(_KEYS) <= known.keys():
+        of_file = parse_json(read_bytes(file), str(file), OfFile, LogFormatError, finite=False)
+        known = {key: getattr(of_file, key) for key in _KEYS} | known
+    batch_size = known.get("max_num_seqs")
+    if not batch_size:
+        raise LogFormatError(
+            f"{file}: neither its folder ('num_gpus+4+max_num_seqs+128+...') nor a key "
+            "'max_num_seqs' gives the batch size; restore its place"
+        )
+    return Measured({**known, "gpus_per_replica": known.get("num_gpus")}, batch_size, _File(file))
+
+
+def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) -> BenchmarkRun:
+    """Return what one result file measured.
+
+    Mean power and throughput come from the steady state's energy counter, where the file has it,
+    else from the readings and the whole run.
+    """
+    timeline = found.timeline
+    steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
+    if steady_s[1] <= steady_s[0]:
+        raise LogFormatError(
+            f"{where}: the steady state ends at {steady_s[1]:g} s, expected after its start at "
+            f"{steady_s[0]:g} s"
+        )
+    ok = [request for request in found.results if request.success]
+    counts["failed_requests"] += len(found.results) - len(ok)
+    samples_s = spread_chunks(
+        [np.array(request.itl or (), dtype=np.float64) for request in ok], counts
+    )
+    if samples_s.size == 0:
+        raise LogFormatError(f"{where}: no inter-token latency above 0 in 'results[].itl'")
+    energy_j, duration_s = found.steady_state_energy, found.steady_state_duration
+    per_token_j, throughput_tps = found.steady_state_energy_per_token, found.output_throughput
+    if energy_j and duration_s and per_token_j:
+        throughput_tps = energy_j / per_token_j / duration_s
+    return BenchmarkRun(
+        batch_size=batch_size,
+        mean_power_w=energy_j / duration_s if energy_j and duration_s else None,
+        median_itl_s=float(np.median(samples_s)),
+        throughput_tps=throughput_tps,
+        power=_power(timeline.power, where, counts),
+        steady_s=steady_s,
+        itl_samples_s=samples_s,
+    )
+
+
+def _power(power: Power, where: str, counts: Counter[str]) -> tuple[PowerReadings, ...]:
+    found = []
+    for name, pairs in power.device_instant.items():
+        t_s, power_w = np.array(pairs, dtype=np.float64).T
+        if (power_w < 0).any():
+            row = int(np.argmax(power_w < 0))
+            raise LogFormatError(
+                f"{where}: {POWER_KEY}.{name}.{row}: found {power_w[row]:g} W "
+                f"({int((power_w < 0).sum())} such readings), expected 0 W or more"
+            )
+        readings, n_dropped = PowerReadings.of_pairs(t_s, power_w)
+        counts["readings_at_a_repeated_stamp"] += n_dropped
+        found.append(readings)
+    return tuple(found)
+
+
+def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64Array:
+    """Share a chunk's latency among its tokens.
+
+    A server may send several tokens at once: the first has the whole latency, the others 0. Each
+    then gets an equal part. Zeros before a request's first latency belong to no chunk and are
+    dropped.
+    """
+    filled = [itl for itl in requests if itl.size]
+    if not filled:
+        return np.empty(0)
+    joined = np.concatenate(filled)
+    starts = joined > 0
+    starts[np.cumsum([0, *(itl.size for itl in filled[:-1])])] = True
+    first = np.flatnonzero(starts)
+    length = np.diff(first, append=joined.size)
+    latency_s = joined[first]
+    kept = latency_s > 0
+    counts["latencies_before_the_first_chunk"] += int(length[~kept].sum())
+    counts["tokens_in_chunks"] += int(length[kept & (length > 1)].sum())
+    return np.repeat(latency_s[kept] / length[kept], length[kept])
+
+
+REPOSITORY = "ml-energy/benchmark-v3"
+EXTRA = "mlenergy"
+TOKEN = "HF_TOKEN"
+_MODULE = "mlenergy.data.records"
+_LONGEST_REASON = 200
+
+
+class MlEnergySource(BenchmarkSource):
+    """Reads runs of the ML.ENERGY benchmark; with traces their raw files are downloaded.
+
+    `InputError` also where the package is not installed or the data set gives no access.
+
+    Parameters
+    ----------
+    folder : pathlib.Path or str, optional
+        A local copy of the compiled data set (with ``runs/llm.parquet``); without it the runs are
+        downloaded from the hub.
+    repository, revision : str
+        Data set on the hub, and its branch, tag or commit.
+    stable_only : bool
+        Leave out runs that the data set marks as unstable.
+    """
+
+    licence = "gated data set ml-energy/benchmark-v3; see its page"
+
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        *,
+        repository: str = REPOSITORY,
+        revision: str = "main",
+        stable_only: bool = False,
+    ) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.repository = repository
+        self.revision = revision
+        self.stable_only = stable_only
+
+    def _title(self, selected: object) -> str:  # noqa: ARG002
+        return f"ML.ENERGY benchmark, {self._name}"
+
+    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+        measured = (
+            Measured(
+                {
+                    **{name: getattr(run, name) for name in ("model_id", "task", "gpu_model")},
+                    "gpus_per_replica": int(run.num_gpus),
+                    "tensor_parallel": int(run.tensor_parallel),
+                    "expert_parallel": int(run.expert_parallel),
+                    "precision": str(run.weight_precision),
+                },
+                int(run.max_num_seqs),
+                run,
+            )
+            for run in self._runs
+        )
+        return select(measured, spec, self._name)
+
+    def _hash(self, selected: Sequence[Measured]) -> str:
+        """Return the hash over all public values of runs: a new measurement changes some of them.
+
+        Raw files are not downloaded for it.
+        """
+        digest = hashlib.sha256()
+        for one in selected:
+            values = {name: v for name, v in asdict(one.data).items() if not name.startswith("_")}
+            digest.update(json.dumps(values, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
+
+    @property
+    def _name(self) -> str:
+        return str(self.folder or f"{self.repository} at {self.revision}")
+
+    @cached_property
+    def _runs(self) -> list[Any]:
+        llm_runs = _package().LLMRuns
+        if self.folder is not None:
+            return list(
+                self._try(llm_runs.from_directory, str(self.folder), stable_only=self.stable_only)
+            )
+        _check_token(self.repository)
+        options = {"revision": self.revision, "stable_only": self.stable_only}
+        return list(self._try(llm_runs.from_hf, self.repository, **options))
+
+    def _run(
+        self, one: Measured, _: InferenceModelSpec, traces: bool, counts: Counter[str]
+    ) -> BenchmarkRun:
+        run = one.data
+        counts["unstable_runs"] += not run.is_stable
+        where = f"{self._name}: run of batch size {run.max_num_seqs}"
+        summary = checked_record(asdict(run), Summary, where, LogFormatError).run()
+        if not traces:
+            return summary
+        found = checked_record(self._try(run.read_results_json), Results, where, LogFormatError)
+        raw = run_of(found, where, summary.batch_size, counts)
+        return replace(
+            summary, power=raw.power, steady_s=raw.steady_s, itl_samples_s=raw.itl_samples_s
+        )
+
+    def _try(self, call: Any, *args: Any, **options: Any) -> Any:
+        """Call the package and put what it raises into one line."""
+        try:
+            return call(*args, **options)
+        except Exception as error:  # whatever the hub's client may raise
+            text = one_line(" ".join(str(error).split()))[:_LONGEST_REASON] or repr(error)
+            raise InputError(
+                f"{self._name}: can't be read ({type(error).__name__}: {text}); check the access "
+                f"to the data set, {TOKEN} and the network"
+            ) from error
+
+
+def _package() -> Any:
+    try:
+        return import_module(_MODULE)
+    except ImportError as error:
+        raise InputError(
+            f"the ML.ENERGY benchmark is read through the package 'mlenergy-data' ({error}); "
+            f"install it with: pip install 'diploee[{EXTRA}]'"
+        ) from error
+
+
+def _check_token(repository: str) -> None:
+    """Ask for a token before a download fails for want of one."""
+    if os.environ.get(TOKEN):
+        return
+    try:
+        if import_module("huggingface_hub").get_token():
+            return
+    except (ImportError, AttributeError):
+        pass
+    raise InputError(
+        f"{repository} is a gated data set and {TOKEN} is not set; request access on "
+        f"https://huggingface.co/datasets/{repository}, create a token on "
+        f"https://huggingface.co/settings/tokens and set {TOKEN} to it"
+    )
