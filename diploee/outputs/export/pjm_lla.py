@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,16 +46,22 @@ def _write(request: ExportRequest) -> Written:
         row = [*place, *(_mw(value) for value in values.values())]
         tables[f"{name}.csv"] = ((*PLACE, *map(str, years)), [row])
     demand_w, capacity_w = max(years.values()), max(end_of.values())
+    note = (
+        f"simulated: highest demand is {demand_w / capacity_w if capacity_w else 0.0:.1%} of the "
+        "capacity, which is what the nodes' ratings make where the demand is taken"
+    )
     tables["summary.csv"] = (
         (*PLACE, "Capacity", "Demand", "Industry", "Note"),
-        [[*place, _mw(capacity_w), _mw(demand_w), "data center", _note(demand_w, capacity_w)]],
+        [[*place, _mw(capacity_w), _mw(demand_w), "data center", note]],
     )
     tables["ramp_schedule.csv"] = (
         ("date", "days_since_step", "step_mw", "capacity_mw", "demand_until_next_mw"),
         _schedule(scenario, steps_ms, added_w, phase_w),
     )
     for name, (header, rows) in tables.items():
-        _write_csv(request.path / name, header, rows)
+        with (request.path / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows(map(cell, row) for row in (header, *rows))
     step = f"largest mean over {request.series.step_s:g} s in the calendar year (local time), MW"
     return Written(
         {
@@ -116,22 +121,8 @@ def _schedule(
         yield [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
 
 
-def _note(demand_w: float, capacity_w: float) -> str:
-    share = demand_w / capacity_w if capacity_w else 0.0
-    return (
-        f"simulated: highest demand is {share:.1%} of the capacity, which is what the nodes' "
-        "ratings make where the demand is taken"
-    )
-
-
 def _mw(power_w: float) -> float:
     return float(in_mw(np.array(power_w)))
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows(map(cell, row) for row in (header, *rows))
 
 
 PJM_LLA = Format(

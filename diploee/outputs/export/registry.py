@@ -1,37 +1,52 @@
-"""All formats, and the export itself."""
+"""All formats, the export itself, and its sidecar: what the numbers are."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from glob import escape
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from diploee import __version__
 from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import DiploeeError, InputError, one_line, one_of, shown
 from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
+from diploee.metrics.bands import recorded_readings
 from diploee.model import Registry
-from diploee.outputs.export.andes import ANDES
 from diploee.outputs.export.base import ExportRequest, Format, Options, Written, flag
-from diploee.outputs.export.comtrade import COMTRADE, COMTRADE_1999
-from diploee.outputs.export.gridlabd import GRIDLABD
-from diploee.outputs.export.opendss import OPENDSS
-from diploee.outputs.export.pandapower import PANDAPOWER
+from diploee.outputs.export.dynamics import ANDES, COMTRADE, COMTRADE_1999
 from diploee.outputs.export.pjm_lla import PJM_LLA
-from diploee.outputs.export.psse_raw import PSSE_RAW
-from diploee.outputs.export.pypsa import PYPSA
-from diploee.outputs.export.series import REACTIVE_OF, ReactiveTable, Series, check_power_column
-from diploee.outputs.export.sidecar import describe
-from diploee.outputs.export.tables import CSV, GPU_DATA, OPENG2G, OPENG2G_LOAD, PLAYBACK
-from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
-from diploee.outputs.export.year_files import HOURS_8760, REOPT, REOPT_JSON, SAM
+from diploee.outputs.export.power_flow import GRIDLABD, OPENDSS, PANDAPOWER, PSSE_RAW, PYPSA
+from diploee.outputs.export.series import (
+    CONVENTION,
+    REACTIVE_OF,
+    ReactiveTable,
+    Series,
+    check_power_column,
+    check_step,
+    parse_step_ms,
+    rows_between,
+    year_spans,
+)
+from diploee.outputs.export.tables import (
+    CSV,
+    GPU_DATA,
+    HOURS_8760,
+    OPENG2G,
+    OPENG2G_LOAD,
+    PLAYBACK,
+    REOPT,
+    REOPT_JSON,
+    SAM,
+)
 from diploee.outputs.folder import run_files, write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import Rows, RunSeries
 from diploee.progress import Progress
-from diploee.units import MS_PER_H
+from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 
 FOLDER_SIDECAR = "diploee_export.json"
 
@@ -143,7 +158,7 @@ def export_run(
             files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
             target, sidecar = paths_to_write(files, place, fmt.is_folder)
             request = ExportRequest(run, series, options, target)
-            write_json(sidecar, describe(fmt, request, _written(fmt, request), leap_rule))
+            write_json(sidecar, _describe(fmt, request, _written(fmt, request), leap_rule))
     return place
 
 
@@ -169,7 +184,7 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
             raise error(f"wrote no file {shown(name)}, which Written names")
     if not request.path.exists():
         raise error("wrote no file; it must write request.path")
-    if request.series.totals.peak_w == -inf:
+    if request.series.peak_w == -inf:
         raise error("did not take all of request.series.blocks(), of which the sidecar tells")
     return written
 
@@ -210,8 +225,7 @@ def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, s
     leap_rule = None
     check_step(source, step_ms)
     if fmt.whole_year:
-        year = year_spans(source, options, step_ms, fmt.name)
-        spans, leap_rule = year.spans, year.leap_rule
+        spans, leap_rule = year_spans(source, options.year, options.leap_day, step_ms, fmt.name)
     else:
         spans = (rows_between(source, options.first, options.until, step_ms),)
     check_power_column(source, options.column)  # before anything is written
@@ -226,3 +240,98 @@ def _reactive(source: RunSeries, fmt: Format, options: Options) -> ReactiveTable
         return table
     column = REACTIVE_OF.get(options.column)
     return column if "q_table" in fmt.options and column in source.check() else None
+
+
+NO_FAULT_STUDY = (
+    "a playback of P(t) holds no response to voltage or frequency: it supports no fault study, nor "
+    "claims on flicker, torsion or harmonics"
+)
+FIXED_OFFSET = "none: fixed UTC offset"
+INTERVAL = "each value is the mean over the step that starts at its stamp or position"
+
+
+def _describe(
+    fmt: Format, request: ExportRequest, written: Written, leap_rule: str | None
+) -> dict[str, Any]:
+    """Return the sidecar of a finished export."""
+    series, run = request.series, request.run
+    energy_mwh = series.energy_j / J_PER_MWH
+    notes = [*written.notes, NO_FAULT_STUDY]
+    if readings := recorded_readings(run.manifest):
+        lowest_hz = min(reading.bandwidth_hz for reading in readings)
+        notes.append(
+            f"the power profiles hold no oscillation above {lowest_hz:g} Hz, whatever the step"
+        )
+    return {
+        "format": fmt.name,
+        "diploee_version": __version__,
+        "files": written.files,
+        "column": request.options.column,
+        "power_boundary": run.boundary(request.options.column),
+        "reactive_power": _reactive_words(fmt, request),
+        "interval_convention": INTERVAL,
+        "step_s": series.step_s,
+        "n_steps": series.n_steps,
+        "start": series.edge(series.spans[0][0]).isoformat(),
+        "end": series.edge(series.spans[-1][1]).isoformat(),
+        "utc_offset": series.edge(series.spans[0][0]).isoformat()[-6:],
+        "time_zone": request.options.time_zone or run.scenario.facility.time_zone or FIXED_OFFSET,
+        "leap_day": leap_rule or "nothing is left out",
+        "energy_mwh": energy_mwh,
+        "mean_mw": energy_mwh * S_PER_H / (series.n_steps * series.step_s),
+        "peak_mw": series.peak_w / W_PER_MW,
+        "run": _origin(series.source),
+        "done": _done(request, leap_rule),
+        "notes": notes,
+    }
+
+
+def _reactive_words(fmt: Format, request: ExportRequest) -> str:
+    column, found = request.options.column, request.series.reactive
+    if "q_table" not in fmt.options:
+        return "none: the format holds active power alone"
+    if found is None:
+        return f"none: the run holds none of '{column}', and no power factor is made up"
+    if isinstance(found, str):
+        assumed = request.run.manifest.get("assumed")
+        terms = f"; assumed terms: {', '.join(assumed)}" if assumed else ""
+        return f"modelled, the run's '{found}' ({request.run.boundary(found)}){terms}; {CONVENTION}"
+    own = REACTIVE_OF.get(column)
+    instead = f", in place of the run's own '{own}'" if own in request.series.source.check() else ""
+    return f"interpolated at each step's mean power in {found.path.name}{instead}; {CONVENTION}"
+
+
+def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
+    series, source = request.series, request.series.source
+    done = [
+        f"means over {series.rows_per_step} intervals of {source.step_s:g} s; they keep its energy"
+        if series.rows_per_step > 1
+        else f"the {source.name}'s own step of {source.step_s:g} s"
+    ]
+    if source.event_window:
+        done.insert(0, f"the event window '{source.event_window}' of the run, at 0.1 s")
+    if leap_rule is not None:
+        done.append(f"one calendar year of 8,760 hours; {leap_rule}")
+    elif series.spans != ((0, source.n_rows),):
+        done.append(f"a part of the {source.name}, from 'start' to 'end'")
+    return done
+
+
+def _origin(source: RunSeries) -> dict[str, Any]:
+    run = source.run
+    with source.path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    found = {
+        "scenario": run.scenario.name,
+        "scenario_sha256": run.manifest["scenario_sha256"],
+        f"{source.path.stem}_parquet_sha256": digest,
+        "seed": run.scenario.seed,
+        "resolution_s": run.scenario.resolution_ms / MS_PER_S,
+    }
+    if source.event_window:  # what was searched for, where it was found and how large it is
+        entry = run.event_window_entry(source.event_window)
+        found["zoom"] = {key: entry.get(key) for key in ("name", "at", "value_mw")} | {
+            "resolution_s": source.step_s,
+            "basis": run.metrics["zooms"].get("basis", ""),
+        }
+    return found

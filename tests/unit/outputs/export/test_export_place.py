@@ -84,26 +84,6 @@ def test_force_replaces_exports_only(fine_run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "note").read_text() == "mine"
 
 
-def test_failed_export_keeps_the_old_one(fine_run: Run, tmp_path: Path) -> None:
-    place = export_run(fine_run, "opendss", tmp_path / "dss")
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with disk_of(9_000), pytest.raises(OutputError):
-        export_run(fine_run, "opendss", place, force=True)
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
-
-
-def test_interrupted_export_leaves_nothing(
-    fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("diploee.outputs.export.text.CsvFile.write", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        export_run(fine_run, "pypsa", tmp_path / "net")
-    assert not list(tmp_path.iterdir())
-
-
 def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"can't be written \(.+ is a file.*\); check --out"):
