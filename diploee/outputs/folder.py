@@ -72,14 +72,7 @@ BYTES_PER_JOB = 13
 def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) -> float:
     """Estimate the size of a run's files [MB], to about a factor of two.
 
-    Parameters
-    ----------
-    n_intervals, step_ms : int
-        Intervals of the power series and length of each [ms].
-    n_services : int
-        Inference services, with five columns each.
-    n_jobs : int
-        Rows of `jobs.parquet`; 0 where it is not written.
+    A service has five columns; `n_jobs` is 0 where `jobs.parquet` is not written.
     """
     per_interval = float(BYTES_PER_INTERVAL + BYTES_PER_SERVICE * n_services)
     if step_ms < MS_PER_S:
