@@ -365,8 +365,3 @@ def test_time_stamps_are_exact_to_the_millisecond(
         changes = {"start": f"{start}T00:00:00.{ms}", "duration": "1 h", "resolution": "1 h"}
         run = run_tiny(tmp_path / f"ms-{ms}", library, changes)
         assert run.facility().index[0] == pd.Timestamp(f"{start}T00:00:00.{ms}Z")
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"not a run folder \(no manifest\.json\)"):
-        diploee.open_run(tmp_path)

@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
-from diploee import simulate
 from diploee.metrics.limits import Limits
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles.profile import Provenance
@@ -125,10 +124,7 @@ def test_nothing_added_gives_no_block():
 
 
 def test_one_ramp_has_one_time_in_metrics_and_limits_by_either_definition(tmp_path):
-    run = simulate(
-        tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library(),
-        engine="compiled",
-    )  # fmt: skip
+    run = tiny_run(tmp_path / "run", {"duration": "6 h"})
     told = ramp(run.metrics["grid"], 60)["up"]["time"]
     for between in ("adjacent_means", "end_points"):  # alike at the run's own interval
         limit = {"interval": "1 min", "up_mw_per_min": 1e-6, "between": between}
