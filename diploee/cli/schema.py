@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 import yaml
 
 from diploee.cli.helped import EXAMPLES
-
-if TYPE_CHECKING:
-    from diploee.columns import Columns
-    from diploee.metric import Metric
-    from diploee.metrics.limits import Limits
-    from diploee.model import Model
+from diploee.columns import Columns
+from diploee.facility import STAGES
+from diploee.metric import Metric
+from diploee.metrics.catalogue import declared_metrics
+from diploee.metrics.limits import Limits, load_limits, shipped_limits
+from diploee.metrics.limits.check import MARKS
+from diploee.metrics.limits.file import CHECK_PRIMARY
+from diploee.model import Model
+from diploee.outputs.facility_file import declared_columns
+from diploee.scenario import Scenario
+from diploee.scenario.key_reference import markdown_reference
 
 
 def schema(
@@ -36,9 +41,6 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of scenario files, or a reference of their keys."""
-    from diploee.scenario import Scenario
-    from diploee.scenario.key_reference import markdown_reference
-
     asked = {"outputs": outputs, "limits": limits, "commands": commands}
     for name, page in _PAGES.items():
         if asked[name]:
@@ -121,10 +123,6 @@ Most figures were seen in secondary sources: {check}.
 
 def limits_reference(command: str) -> str:
     """Return the page on limits: verdicts, the presets with their figures, every key of a file."""
-    from diploee.metrics.limits import Limits, load_limits, shipped_limits
-    from diploee.metrics.limits.file import CHECK_PRIMARY
-    from diploee.scenario.key_reference import markdown_reference
-
     keys = markdown_reference(Limits, "Keys", command).partition("\n## Limits\n")[2]
     presets = [line for name in shipped_limits() for line in _preset(name, load_limits(name))]
     head = _LIMITS_HEAD.format(command=command, check=CHECK_PRIMARY)
@@ -133,8 +131,6 @@ def limits_reference(command: str) -> str:
 
 def _preset(name: str, limits: Limits) -> Iterator[str]:
     """Yield a preset, unless it comes from nowhere."""
-    from diploee.metrics.limits.check import MARKS
-
     if not limits.source:
         return
     date = f", {limits.date}" if limits.date else ""
@@ -157,10 +153,6 @@ _COLUMN_PER = {"facility": "facility", "pool": "facility, pool", "service": "ser
 
 def outputs_reference(command: str) -> str:
     """Return every column of a run's series and every metric as Markdown."""
-    from diploee.facility import STAGES
-    from diploee.metrics.catalogue import declared_metrics
-    from diploee.outputs.facility_file import declared_columns
-
     kinds: dict[Columns, list[str]] = {}
     for name, spec in STAGES.by_name.items():
         kinds.setdefault(spec.columns, []).append(f"`{name}`")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-from functools import partial
 
 import numpy as np
 
 from diploee.errors import InputError, printable
-from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import csv_file
 from diploee.units import MS_PER_S
 
@@ -16,7 +15,8 @@ ROW = "TimeSeries.csv"
 HEAD = ("idx", "u", "name", "mode", "path", "sheet", "fields", "tkey", "model", "dev", "dests")
 
 
-def _write_andes(request: ExportRequest) -> Written:
+def write_andes(request: ExportRequest) -> Written:
+    """Write the data of a TimeSeries device and the row of a case that plays it."""
     options = request.options
     data = f"{options.name}.csv"
     fields, dests = ["p_pu"], ["Ppf"]
@@ -52,15 +52,6 @@ def _write_andes(request: ExportRequest) -> Written:
     )
 
 
-ANDES = Format(
-    name="andes",
-    summary="ANDES folder: data and row of a TimeSeries device, in pu of --mva",
-    write=_write_andes,
-    suffixes=(),
-    options=frozenset({"q_table", "name", "mva"}),
-)
-
-
 MOST_SAMPLES = 999_999
 """Samples of a record; what is longer is no record of an event."""
 FULL_SCALE = 32_767
@@ -70,7 +61,8 @@ TIME_FACTOR = 100
 INT32_MAX = 2**31 - 1
 
 
-def _write_comtrade(request: ExportRequest, revision: int) -> Written:
+def write_comtrade(request: ExportRequest, revision: int) -> Written:
+    """Write a record of an event window that relay, PMU and EMT tools read."""
     series = request.series
     if series.n_steps > MOST_SAMPLES:
         raise InputError(
@@ -137,22 +129,3 @@ def _config(
         f"{factor}",
         *(["0,x", "B,3"] if revision == 2013 else []),
     ]
-
-
-COMTRADE, COMTRADE_1999 = (
-    Format(
-        name=name,
-        summary=summary,
-        write=partial(_write_comtrade, revision=revision),
-        suffixes=(),
-        options=frozenset({"q_table", "name"}),
-    )
-    for name, revision, summary in (
-        (
-            "comtrade",
-            2013,
-            "COMTRADE 2013 record (FLOAT32) of an event window or a span: P, and Q where known",
-        ),
-        ("comtrade-1999", 1999, "COMTRADE 1999 record (ASCII), which older tools read"),
-    )
-)

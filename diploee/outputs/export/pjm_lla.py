@@ -15,7 +15,7 @@ from diploee.clock import local_ms
 from diploee.errors import cell
 from diploee.facility.base import POWER
 from diploee.metrics.demand import rated_of
-from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import in_mw
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
@@ -24,7 +24,8 @@ from diploee.units import W_PER_MW
 PLACE = ("ZONENAME", "AREANAME")
 
 
-def _write(request: ExportRequest) -> Written:
+def write_pjm_lla(request: ExportRequest) -> Written:
+    """Write tables of demand, capacity and a ramp schedule."""
     scenario, options = request.run.scenario, request.options
     steps_ms, added_w = _steps(scenario)
     facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
@@ -123,13 +124,3 @@ def _schedule(
 
 def _mw(power_w: float) -> float:
     return float(in_mw(np.array(power_w)))
-
-
-PJM_LLA = Format(
-    name="pjm-lla",
-    summary="PJM large-load workbook: MW by calendar year, and a ramp schedule",
-    write=_write,
-    suffixes=(),
-    options=frozenset({"zone", "area"}),
-    hourly=True,
-)

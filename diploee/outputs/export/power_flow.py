@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from diploee.clock import moment_at
 from diploee.errors import InputError, printable
-from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import csv_file, naive_stamps
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW, W_PER_MW
@@ -25,7 +25,8 @@ KW_DIGITS = 6
 KVAR_PER_MVAR = 1e3
 
 
-def _write_opendss(request: ExportRequest) -> Written:
+def write_opendss(request: ExportRequest) -> Written:
+    """Write a LoadShape with its files, and the Load that follows it."""
     (peak_kw, peak_kvar), actual = _peaks(request), request.options.actual
     kw_base, kvar_base = (1.0, 1.0) if actual else (peak_kw, peak_kvar or 1.0)
     digits = KW_DIGITS if actual else MULTIPLIER_DIGITS
@@ -103,16 +104,8 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
     )
 
 
-OPENDSS = Format(
-    name="opendss",
-    summary="OpenDSS folder: LoadShape (of the peak, or --actual kW) and a matching Load",
-    write=_write_opendss,
-    suffixes=(),
-    options=frozenset({"q_table", "name", "bus", "kv", "actual"}),
-)
-
-
-def _write_pypsa(request: ExportRequest) -> Written:
+def write_pypsa(request: ExportRequest) -> Written:
+    """Write a folder for ``Network.import_from_csv_folder``."""
     name, bus = request.options.name, request.options.bus
     hours = request.series.step_ms / MS_PER_H
     with csv_file(request.path / "buses.csv", ("name",)) as write:
@@ -145,19 +138,11 @@ def _write_pypsa(request: ExportRequest) -> Written:
     return Written(files, ("stamps are naive UTC, as PyPSA's are; no local time",))
 
 
-PYPSA = Format(
-    name="pypsa",
-    summary="PyPSA CSV folder: snapshots, loads, loads-p_set in MW, naive UTC",
-    write=_write_pypsa,
-    suffixes=(),
-    options=frozenset({"q_table", "name", "bus"}),
-)
-
-
 INDEX = "step"
 
 
-def _write_pandapower(request: ExportRequest) -> Written:
+def write_pandapower(request: ExportRequest) -> Written:
+    """Write a table for ``DFData``, with an integer step index."""
     names = [f"{request.options.name}_p_mw"]
     if request.has_reactive:
         names.append(f"{request.options.name}_q_mvar")
@@ -191,19 +176,11 @@ def _write_parquet(request: ExportRequest, names: list[str]) -> None:
             writer.write_table(pa.table({**columns, INDEX: block.positions}, schema=schema))
 
 
-PANDAPOWER = Format(
-    name="pandapower",
-    summary="pandapower DFData table (Parquet or CSV): integer step, MW and Mvar",
-    write=_write_pandapower,
-    suffixes=(".parquet", ".csv"),
-    options=frozenset({"q_table", "name"}),
-)
-
-
 PHASES = "ABC"
 
 
-def _write_gridlabd(request: ExportRequest) -> Written:
+def write_gridlabd(request: ExportRequest) -> Written:
+    """Write a player file of complex power, and the model that plays it on three phases."""
     series, name = request.series, request.options.name
     if series.step_ms % MS_PER_S:
         raise InputError(
@@ -250,19 +227,11 @@ def _gridlabd_model(name: str, player: str) -> str:
     )
 
 
-GRIDLABD = Format(
-    name="gridlabd",
-    summary="GridLAB-D folder: player of P+Qj (steps of whole seconds) and its load",
-    write=_write_gridlabd,
-    suffixes=(),
-    options=frozenset({"q_table", "name"}),
-)
-
-
 WORST_MS = 15 * MS_PER_MIN
 
 
-def _write_psse_raw(request: ExportRequest) -> Written:
+def write_psse_raw(request: ExportRequest) -> Written:
+    """Write load records of the moments that a planner studies, in the RAW format 32."""
     if not request.has_reactive:
         raise InputError(
             f"{request.run.folder}: a RAW load record needs reactive power; give --q-table, or "
@@ -323,12 +292,3 @@ def _snapshots(
                 f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
             )
         yield "AT", f"{moment}, {length}", one(first)
-
-
-PSSE_RAW = Format(
-    name="psse-raw",
-    summary="PSS/E RAW load records: peak, minimum, highest rolling 15 min, --at a time; needs Q",
-    write=_write_psse_raw,
-    suffixes=(".raw",),
-    options=frozenset({"q_table", "at", "bus_number"}),
-)

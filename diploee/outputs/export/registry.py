@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from glob import escape
 from math import inf
 from pathlib import Path
@@ -17,9 +18,15 @@ from diploee.files import FolderKind, Writing, check_file, check_folder, local_p
 from diploee.metrics.bands import recorded_readings
 from diploee.model import Registry
 from diploee.outputs.export.base import ExportRequest, Format, Options, Written, flag
-from diploee.outputs.export.dynamics import ANDES, COMTRADE, COMTRADE_1999
-from diploee.outputs.export.pjm_lla import PJM_LLA
-from diploee.outputs.export.power_flow import GRIDLABD, OPENDSS, PANDAPOWER, PSSE_RAW, PYPSA
+from diploee.outputs.export.dynamics import write_andes, write_comtrade
+from diploee.outputs.export.pjm_lla import write_pjm_lla
+from diploee.outputs.export.power_flow import (
+    write_gridlabd,
+    write_opendss,
+    write_pandapower,
+    write_psse_raw,
+    write_pypsa,
+)
 from diploee.outputs.export.series import (
     CONVENTION,
     REACTIVE_OF,
@@ -32,15 +39,13 @@ from diploee.outputs.export.series import (
     year_spans,
 )
 from diploee.outputs.export.tables import (
-    CSV,
-    GPU_DATA,
-    HOURS_8760,
-    OPENG2G,
-    OPENG2G_LOAD,
-    PLAYBACK,
-    REOPT,
-    REOPT_JSON,
-    SAM,
+    write_lines,
+    write_load,
+    write_per_gpu,
+    write_plain,
+    write_playback,
+    write_reopt_json,
+    write_reopt_lines,
 )
 from diploee.outputs.folder import run_files, write_json
 from diploee.outputs.reader import Run, open_run
@@ -83,11 +88,50 @@ def paths_to_write(files: Writing, place: Path, is_folder: bool) -> tuple[Path, 
     return files.file(place), files.file(sidecar_of(place, is_folder))
 
 
+FOLDER, Q, NAMED = (), frozenset({"q_table"}), frozenset({"q_table", "name"})
 FORMATS: Registry[Format] = Registry(
     "export",
     (
-        CSV, HOURS_8760, SAM, REOPT, REOPT_JSON, OPENDSS, PYPSA, PANDAPOWER, PLAYBACK, OPENG2G,
-        OPENG2G_LOAD, GPU_DATA, ANDES, GRIDLABD, COMTRADE, COMTRADE_1999, PSSE_RAW, PJM_LLA,
+        Format("csv", "plain CSV: timestamp with its UTC offset, power in W", write_plain,
+               options=frozenset({"time_zone"})),
+        Format("8760", "one kW value a line for a year of 8,760 hours, also at 30 or 15 min",
+               write_lines, whole_year=True),
+        Format("sam", "SAM (System Advisor Model): 8,760, 17,520 or 35,040 lines of kW",
+               write_lines, whole_year=True),
+        Format("reopt", "REopt CSV for ElectricLoad.path_to_csv: 8,760 x steps per hour, kW",
+               write_reopt_lines, whole_year=True),
+        Format("reopt-json",
+               "REopt JSON: ElectricLoad.loads_kw with year, Settings.time_steps_per_hour",
+               write_reopt_json, (".json",), whole_year=True),
+        Format("opendss",
+               "OpenDSS folder: LoadShape (of the peak, or --actual kW) and a matching Load",
+               write_opendss, FOLDER, NAMED | {"bus", "kv", "actual"}),
+        Format("pypsa", "PyPSA CSV folder: snapshots, loads, loads-p_set in MW, naive UTC",
+               write_pypsa, FOLDER, NAMED | {"bus"}),
+        Format("pandapower",
+               "pandapower DFData table (Parquet or CSV): integer step, MW and Mvar",
+               write_pandapower, (".parquet", ".csv"), NAMED),
+        Format("playback", "playback CSV for dynamic models: t_s,p_mw[,q_mvar]", write_playback,
+               options=Q),
+        Format("openg2g", "OpenG2G training trace: t_s,power_W per GPU",
+               partial(write_per_gpu, header=("t_s", "power_W")), column="it_power_w"),
+        Format("openg2g-load", "OpenG2G facility load: t_s,p_kw", write_load),
+        Format("gpu-data",
+               "GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
+               partial(write_per_gpu, header=("t_seconds", "P_gpu_W")), column="it_power_w"),
+        Format("andes", "ANDES folder: data and row of a TimeSeries device, in pu of --mva",
+               write_andes, FOLDER, NAMED | {"mva"}),
+        Format("gridlabd",
+               "GridLAB-D folder: player of P+Qj (steps of whole seconds) and its load",
+               write_gridlabd, FOLDER, NAMED),
+        Format("comtrade", "COMTRADE 2013 record (FLOAT32) of an event window or a span: P, and Q "
+               "where known", partial(write_comtrade, revision=2013), FOLDER, NAMED),
+        Format("comtrade-1999", "COMTRADE 1999 record (ASCII), which older tools read",
+               partial(write_comtrade, revision=1999), FOLDER, NAMED),
+        Format("psse-raw", "PSS/E RAW load records: peak, minimum, highest rolling 15 min, --at a "
+               "time; needs Q", write_psse_raw, (".raw",), Q | {"at", "bus_number"}),
+        Format("pjm-lla", "PJM large-load workbook: MW by calendar year, and a ramp schedule",
+               write_pjm_lla, FOLDER, frozenset({"zone", "area"}), hourly=True),
     ),
 )  # fmt: skip
 """The formats by name; ``FORMATS.register`` adds one from outside."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import numpy as np
 
 from diploee.clock import named_zone
 from diploee.errors import InputError
-from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import csv_file, in_kw, local_stamps
 from diploee.scenario import Facility
 from diploee.units import MS_PER_H
 
 
-def _write_plain(request: ExportRequest) -> Written:
+def write_plain(request: ExportRequest) -> Written:
+    """Write stamps with their UTC offset, and power."""
     facility = request.run.scenario.facility
     name = request.options.time_zone or facility.time_zone
     zone = named_zone(name) if name else facility.zone
@@ -38,7 +38,8 @@ def _write_plain(request: ExportRequest) -> Written:
     )
 
 
-def _write_playback(request: ExportRequest) -> Written:
+def write_playback(request: ExportRequest) -> Written:
+    """Write seconds, power and reactive power."""
     header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
     with csv_file(request.path, header) as write:
         for block in request.series.blocks():
@@ -50,7 +51,8 @@ def _write_playback(request: ExportRequest) -> Written:
     )
 
 
-def _write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
+def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
+    """Write seconds and the power of a GPU."""
     if request.run.scenario.facility.has_phases:
         raise InputError(
             f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
@@ -90,7 +92,8 @@ def gpus_behind(facility: Facility, column: str) -> int:
     )
 
 
-def _write_load(request: ExportRequest) -> Written:
+def write_load(request: ExportRequest) -> Written:
+    """Write seconds and the power of the facility."""
     with csv_file(request.path, ("t_s", "p_kw")) as write:
         for block in request.series.blocks():
             write(block.time_s, in_kw(block.power_w))
@@ -98,37 +101,6 @@ def _write_load(request: ExportRequest) -> Written:
         {request.path.name: "t_s: s since the first step's start; p_kw: kW of the facility"},
         ("OpenG2G interpolates between the rows and holds the last",),
     )
-
-
-CSV = Format(
-    name="csv",
-    summary="plain CSV: timestamp with its UTC offset, power in W",
-    write=_write_plain,
-    options=frozenset({"time_zone"}),
-)
-PLAYBACK = Format(
-    name="playback",
-    summary="playback CSV for dynamic models: t_s,p_mw[,q_mvar]",
-    write=_write_playback,
-    options=frozenset({"q_table"}),
-)
-OPENG2G = Format(
-    name="openg2g",
-    summary="OpenG2G training trace: t_s,power_W per GPU",
-    write=partial(_write_per_gpu, header=("t_s", "power_W")),
-    column="it_power_w",
-)
-OPENG2G_LOAD = Format(
-    name="openg2g-load",
-    summary="OpenG2G facility load: t_s,p_kw",
-    write=_write_load,
-)
-GPU_DATA = Format(
-    name="gpu-data",
-    summary="GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
-    write=partial(_write_per_gpu, header=("t_seconds", "P_gpu_W")),
-    column="it_power_w",
-)
 
 
 NO_DAYLIGHT_SAVING = (
@@ -141,7 +113,8 @@ REOPT_WEEKDAYS = (
 )
 
 
-def _write_lines(request: ExportRequest) -> Written:
+def write_lines(request: ExportRequest) -> Written:
+    """Write one value a line."""
     with csv_file(request.path) as write:
         for block in request.series.blocks():
             write(in_kw(block.power_w))
@@ -151,8 +124,9 @@ def _write_lines(request: ExportRequest) -> Written:
     )
 
 
-def _write_reopt_lines(request: ExportRequest) -> Written:
-    written = _write_lines(request)
+def write_reopt_lines(request: ExportRequest) -> Written:
+    """Write one value a line, with notes for REopt."""
+    written = write_lines(request)
     year = request.series.edge(request.series.spans[0][0]).year
     return Written(
         written.files,
@@ -165,7 +139,8 @@ def _write_reopt_lines(request: ExportRequest) -> Written:
     )
 
 
-def _write_reopt_json(request: ExportRequest) -> Written:
+def write_reopt_json(request: ExportRequest) -> Written:
+    """Write the keys of a REopt scenario."""
     loads_kw = [value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()]
     content = {
         "ElectricLoad": {
@@ -179,30 +154,3 @@ def _write_reopt_json(request: ExportRequest) -> Written:
         {request.path.name: "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"},
         (NO_DAYLIGHT_SAVING, REOPT_WEEKDAYS),
     )
-
-
-HOURS_8760 = Format(
-    name="8760",
-    summary="one kW value a line for a year of 8,760 hours, also at 30 or 15 min",
-    write=_write_lines,
-    whole_year=True,
-)
-SAM = Format(
-    name="sam",
-    summary="SAM (System Advisor Model): 8,760, 17,520 or 35,040 lines of kW",
-    write=_write_lines,
-    whole_year=True,
-)
-REOPT = Format(
-    name="reopt",
-    summary="REopt CSV for ElectricLoad.path_to_csv: 8,760 x steps per hour, kW",
-    write=_write_reopt_lines,
-    whole_year=True,
-)
-REOPT_JSON = Format(
-    name="reopt-json",
-    summary="REopt JSON: ElectricLoad.loads_kw with year, Settings.time_steps_per_hour",
-    write=_write_reopt_json,
-    suffixes=(".json",),
-    whole_year=True,
-)
