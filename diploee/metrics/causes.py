@@ -112,7 +112,9 @@ class Causes:
         `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
         the order of time. Queued jobs are those at its start and in its last interval.
         """
-        near = concat([Segments.empty(), *(_overlapping(part, extreme) for part in segments)])
+        begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
+        overlapping = (s.take((s.start_ms < end_ms) & (s.end_ms > begin_ms)) for s in segments)
+        near = concat([Segments.empty(), *overlapping])
         after = self._means(blocks, extreme.after)
         if extreme.before is None:
             parts = self._attribution.composition(near, extreme.after, after[IT])
@@ -120,7 +122,7 @@ class Causes:
         before = self._means(blocks, extreme.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, extreme.before, extreme.after)
-        queued = _queued(blocks, extreme.before[0], extreme.after[1])
+        queued = _queued(blocks, begin_ms, end_ms)
         return {
             "change_mw": change[POWER] / W_PER_MW,
             "parts": _entries(parts + self._stages(change)),
@@ -192,11 +194,6 @@ def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
                     row = (time_ms - block.t0_ms) // block.dt_ms
                     found.append(int(block.columns["queued_jobs"][row]))
     return found if any(found) else []
-
-
-def _overlapping(segments: Segments, extreme: Extreme) -> Segments:
-    begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
-    return segments.take((segments.start_ms < end_ms) & (segments.end_ms > begin_ms))
 
 
 def _ending_after(segments: Segments, time_ms: int) -> Segments:

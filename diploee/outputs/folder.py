@@ -188,7 +188,8 @@ def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, A
             f"{plan.stream}.{service.name}": {
                 "reserved_nodes": service.reserved_nodes,
                 "nodes_per_instance": service.nodes_per_instance,
-                **_finite(asdict(service.capacity)),
+                # No limit is null: JSON knows no infinity.
+                **{k: None if v == inf else v for k, v in asdict(service.capacity).items()},
             }
             for plan in plans
             for service in plan.services
@@ -215,8 +216,3 @@ def _sample_entries(curves: Curves) -> dict[str, Any]:
         **({"power_samples": measured} if measured else {}),
         **({"serving_samples": asdict(PROVENANCE)} if len(measured) < len(curves) else {}),
     }
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Write no limit as null: JSON knows no infinity."""
-    return {key: None if value == inf else value for key, value in values.items()}

@@ -33,7 +33,7 @@ def _load_name(text: str) -> str:
 
 
 LoadName = Annotated[str, AfterValidator(_load_name)]
-_FLAGS = {"first": "--from", "until": "--to", "kv": "--kv"}
+_FLAGS = {"first": "--from", "until": "--to"}
 
 
 @documented

@@ -37,10 +37,11 @@ def write_pjm_lla(request: ExportRequest) -> Written:
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
     years, phase_w = _highest(request, steps_ms)
     standing_w = np.cumsum(added_w)
-    end_of = {
-        year: float(standing_w[np.searchsorted(steps_ms, _year_end_ms(scenario, year)) - 1])
-        for year in years
-    }
+    end_of: dict[int, float] = {}
+    for year in years:
+        midnight = scenario.start.replace(year + 1, 1, 1, 0, 0, 0, 0)
+        end_ms = min(scenario.clock.wall.time_ms(midnight), scenario.horizon_ms)
+        end_of[year] = float(standing_w[np.searchsorted(steps_ms, end_ms) - 1])
     place = (options.zone, options.area)
     tables: dict[str, tuple[Sequence[str], Iterable[Sequence[Any]]]] = {}
     for name, values in (("demand", years), ("capacity", end_of)):
@@ -55,9 +56,15 @@ def write_pjm_lla(request: ExportRequest) -> Written:
         (*PLACE, "Capacity", "Demand", "Industry", "Note"),
         [[*place, _mw(capacity_w), _mw(demand_w), "data center", note]],
     )
+    dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
     tables["ramp_schedule.csv"] = (
         ("date", "days_since_step", "step_mw", "capacity_mw", "demand_until_next_mw"),
-        _schedule(scenario, steps_ms, added_w, phase_w),
+        [
+            [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
+            for date, last, *powers_w in zip(
+                dates, [dates[0], *dates], added_w, standing_w, phase_w, strict=False
+            )
+        ],
     )
     for name, (header, rows) in tables.items():
         with (request.path / name).open("w", encoding="utf-8", newline="") as file:
@@ -105,21 +112,6 @@ def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
             added_w[time_ms] = added_w.get(time_ms, 0.0) + more_w
     times_ms = sorted(added_w)
     return np.array(times_ms), np.array([added_w[time_ms] for time_ms in times_ms])
-
-
-def _year_end_ms(scenario: Scenario, year: int) -> int:
-    midnight = scenario.start.replace(year + 1, 1, 1, 0, 0, 0, 0)
-    return min(scenario.clock.wall.time_ms(midnight), scenario.horizon_ms)
-
-
-def _schedule(
-    scenario: Scenario, steps_ms: Int64Array, added_w: Float64Array, phase_w: Float64Array
-) -> Iterable[Sequence[Any]]:
-    dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
-    for date, last, *powers_w in zip(
-        dates, [dates[0], *dates], added_w, np.cumsum(added_w), phase_w, strict=False
-    ):
-        yield [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
 
 
 def _mw(power_w: float) -> float:

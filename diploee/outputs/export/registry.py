@@ -14,7 +14,7 @@ from diploee import __version__
 from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import DiploeeError, InputError, one_line, one_of, shown
-from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
+from diploee.files import FolderKind, check_file, check_folder, local_place, writing
 from diploee.metrics.bands import recorded_readings
 from diploee.model import Registry
 from diploee.outputs.export.base import ExportRequest, Format, Options, Written, flag
@@ -69,23 +69,6 @@ EXPORT_FOLDER = FolderKind(
 def sidecar_of(place: Path, is_folder: bool) -> Path:
     """Return where the sidecar of a file or folder stands."""
     return place / FOLDER_SIDECAR if is_folder else place.with_name(f"{place.name}.meta.json")
-
-
-def check_free(place: Path, is_folder: bool, force: bool, inputs: list[Path | None]) -> None:
-    """Refuse a place that is taken, unless it may be replaced, before any work."""
-    if is_folder:
-        check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
-        return
-    check_file(place, force, inputs=inputs)
-    check_file(sidecar_of(place, is_folder), force, inputs=inputs)
-
-
-def paths_to_write(files: Writing, place: Path, is_folder: bool) -> tuple[Path, Path]:
-    """Return where to write an export and its sidecar, which appear together."""
-    if is_folder:
-        folder = files.folder(place, EXPORT_FOLDER).path
-        return folder, sidecar_of(folder, is_folder)
-    return files.file(place), files.file(sidecar_of(place, is_folder))
 
 
 FOLDER, Q, NAMED = (), frozenset({"q_table"}), frozenset({"q_table", "name"})
@@ -184,9 +167,16 @@ def export_run(
     run = run if isinstance(run, Run) else open_run(run)
     source = run.series(options.event_window)
     place = _default_place(run, fmt, options) if out is None else local_place(out)
-    _check_suffix(fmt, place)
+    if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
+        raise InputError(
+            f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for '{fmt.name}'"
+        )
     inputs = [*run_files(run.folder), options.q_table]
-    check_free(place, fmt.is_folder, force, inputs)
+    if fmt.is_folder:
+        check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
+    else:
+        check_file(place, force, inputs=inputs)
+        check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
     series, leap_rule = _series(source, fmt, options)
 
     done = 0.0
@@ -200,7 +190,12 @@ def export_run(
         series.progress = tell
         with writing(force, inputs) as files:
             files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
-            target, sidecar = paths_to_write(files, place, fmt.is_folder)
+            if fmt.is_folder:
+                target = files.folder(place, EXPORT_FOLDER).path
+                sidecar = sidecar_of(target, is_folder=True)
+            else:
+                target = files.file(place)
+                sidecar = files.file(sidecar_of(place, is_folder=False))
             request = ExportRequest(run, series, options, target)
             write_json(sidecar, _describe(fmt, request, _written(fmt, request), leap_rule))
     return place
@@ -253,13 +248,6 @@ def _default_place(run: Run, fmt: Format, options: Options) -> Path:
     folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
     names = [folder.name, *([options.event_window] if options.event_window else []), fmt.name]
     return folder.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
-
-
-def _check_suffix(fmt: Format, place: Path) -> None:
-    if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
-        raise InputError(
-            f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for '{fmt.name}'"
-        )
 
 
 def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, str | None]:

@@ -12,10 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import call
 from exported import sidecar, stored_w
-from typer.testing import CliRunner
 
-from diploee.cli.app import application
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
@@ -117,9 +116,8 @@ def test_default_place_names_the_event_window(copied: Path) -> None:
 
 def test_command_line_takes_an_event_window(event_run: Run, tmp_path: Path) -> None:
     out = tmp_path / "p.csv"
-    arguments = ["export", "playback", str(event_run.folder), "--zoom", "rise_1s"]
-    done = CliRunner().invoke(application(), [*arguments, "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    done = call("export", "playback", event_run.folder, "--zoom", "rise_1s", "--out", out)
+    assert done.code == 0, done.err
     assert len(out.read_text().splitlines()) == event_w(event_run, "rise_1s").size + 1
 
 
