@@ -207,9 +207,9 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
     names = {column.name for column in run.columns} if needs_reactive else set[str]()
     reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
     whole = seen_by(run, 0, bool(reactive), supply)
-    windows = _event_windows(run, whole.clock.step_ms, supply)
-    fine = seen_by(run, windows.step_ms, False, supply)
-    checks, in_windows, unchecked = _all_checks(limits, whole, fine, windows)
+    fine_step_ms, windows, note = _event_windows(run, supply)
+    fine = seen_by(run, fine_step_ms, False, supply) if windows else None
+    checks, in_windows, unchecked = _all_checks(limits, whole, fine, note)
     metrics = run.metrics if supply is None else supply.metrics
     transient_ms = _transient_ms(run, metrics)
     if transient_ms:
@@ -217,7 +217,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
             if check.of_run and not check.whole:
                 check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
     _stream(checks, _blocks(run, reactive, supply), whole.clock.step_ms, transient_ms)
-    _stream(in_windows, windows.pieces, windows.step_ms, 0)
+    _stream(in_windows, windows, fine_step_ms, 0)
     seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
     nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
     unchecked += [(c.key, c.text, c.why_none) for c in nothing]
@@ -234,7 +234,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
 
 
 def _all_checks(
-    limits: Limits, whole: Shown, fine: Shown, windows: _Windows
+    limits: Limits, whole: Shown, fine: Shown | None, note: str
 ) -> tuple[list[Check], list[Check], list[tuple[str, str, str]]]:
     """Return the checks of the series, those of event windows, and what neither allows."""
     checks: list[Check] = []
@@ -243,7 +243,7 @@ def _all_checks(
     for key, spec in limits.each():
         with named(spec):
             found, reason = _checks(spec, whole)
-            of_windows, why_none = _checks(spec, fine) if windows.pieces else ([], "")
+            of_windows, why_none = _checks(spec, fine) if fine else ([], "")
             is_seen = bool(found) and not any(check.note for check in found)
             if not is_seen and (below := spec.below(whole)):
                 found, of_windows = [below], []
@@ -256,7 +256,7 @@ def _all_checks(
         for check in (*found, *finer):
             check.key, check.spec = key, spec
         for check in finer:
-            check.note = "; ".join(filter(None, (windows.note, check.note)))
+            check.note = "; ".join(filter(None, (note, check.note)))
         checks += found
         in_windows += finer
     return checks, in_windows, unchecked
@@ -340,22 +340,6 @@ def _quanta(values: Float64Array, where: str) -> Int64Array:
         raise InputError(f"{where}: {error}") from error
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """The run's event windows, each moment once, where they are finer than its series."""
-
-    step_ms: int
-    pieces: tuple[Piece, ...] = ()
-
-    @property
-    def note(self) -> str:
-        n_values = sum(power.size for _, power, _ in self.pieces)
-        return (
-            f"worst windows only: {n_values * self.step_ms / MS_PER_S / S_PER_MIN:.3g} min at "
-            f"{self.step_ms / MS_PER_S:g} s of the run"
-        )
-
-
 def finer_windows(run: Run) -> dict[str, RunSeries]:
     """Return the event windows that are finer than the run's series by name, in order of time."""
     named = ((name, run.series(name)) for name in run.event_windows)
@@ -363,25 +347,27 @@ def finer_windows(run: Run) -> dict[str, RunSeries]:
     return dict(sorted(finer, key=lambda item: item[1].start_ms))
 
 
-def _event_windows(run: Run, run_step_ms: int, supply: Supply | None) -> _Windows:
+def _event_windows(run: Run, supply: Supply | None) -> tuple[int, list[Piece], str]:
+    """Return the step of the finer event windows, each moment of them once, and a note."""
     start_ms = round(run.scenario.start_with_zone.timestamp() * MS_PER_S)
     pieces: list[Piece] = []
-    end_ms, step_ms = 0, run_step_ms
+    end_ms, step_ms = 0, run.scenario.resolution_ms
     for name, series in finer_windows(run).items():
-        if supply is not None and name not in supply.windows_w:
+        if supply is None:
+            power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN]
+        elif name in supply.windows_w:
+            power_w = as_stored(supply.windows_w[name])
+        else:
             continue
         step_ms, begin_ms = series.step_ms, series.start_ms - start_ms
-        power_w = (
-            series.read([POWER_COLUMN]).columns[POWER_COLUMN]
-            if supply is None
-            else as_stored(supply.windows_w[name])
-        )
         power = _quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
         left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
         if left_out < power.size:
             pieces.append((begin_ms + left_out * step_ms, power[left_out:], None))
             end_ms = begin_ms + power.size * step_ms
-    return _Windows(step_ms, tuple(pieces))
+    minutes = sum(power.size for _, power, _ in pieces) * step_ms / MS_PER_S / S_PER_MIN
+    seen = f"{minutes:.3g} min at {step_ms / MS_PER_S:g} s of the run"
+    return step_ms, pieces, f"worst windows only: {seen}"
 
 
 def _stream(

@@ -1,4 +1,4 @@
-"""What is in an export's sidecar, and in the file that it was made of."""
+"""The sidecar of an export, and the power that it was made of."""
 
 from __future__ import annotations
 
