@@ -49,7 +49,7 @@ class SeriesBlock:
 class RunSeries:
     """A power series that a run folder holds: of the whole run, or one of its event windows."""
 
-    run: Run
+    run: Run  # whose series it is
     path: Path  # its file, with the columns of ``facility.parquet``
     start: datetime  # of the first interval, in the facility's zone
     step_ms: int  # interval of the series [ms]
