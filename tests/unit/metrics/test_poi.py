@@ -312,13 +312,13 @@ def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
     PoiMetrics(WallClock(START, HOUR), COLUMNS)
 
 
-@pytest.fixture
-def metered_run(tmp_path: Path) -> Run:
+@pytest.fixture(scope="module")
+def metered_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run over the turn of a month, with typical weather."""
     meter = {"kind": "point_of_interconnection", "contract_mva": 0.05, "billing": {"ratchet": 0.8}}
     auxiliary = {"kind": "auxiliary_load", "power_kw": 1.0}
     return tiny_run(
-        tmp_path / "run",
+        tmp_path_factory.mktemp("metered") / "run",
         {
             "start": "2018-01-31",
             "duration": "2 d",
