@@ -305,6 +305,11 @@ class Kinds(Generic[T]):
                 f"{self.what} kinds are derived from {self._base.__name__}, found {shown(spec)}"
             )
         name = self._name_of(spec)
+        if isabstract(spec):
+            lacking = one_of(sorted(spec.__abstractmethods__))
+            raise InputError(
+                f"{self.what} kind '{name}': {spec.__name__} has no {lacking}; give it all of these"
+            )
         if self.by_name.get(name, spec) is not spec:
             raise InputError(
                 f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}; give "

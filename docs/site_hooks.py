@@ -16,7 +16,7 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 import diploee
-from diploee.cli.reference import commands_reference
+from diploee.cli.schema import commands_reference
 from diploee.scenario import Scenario
 from diploee.scenario.key_reference import markdown_reference
 from diploee.sweeps import SweepSpec

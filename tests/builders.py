@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 
 from diploee.loads.jobs.queue import QueueLength
+from diploee.outputs import Run
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
@@ -21,6 +22,7 @@ from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Policy, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
+from diploee.simulation import simulate
 from diploee.steps import job_load
 from diploee.tables import Float64Array
 
@@ -118,6 +120,13 @@ def tiny_library() -> ProfileLibrary:
             wavy_profile("tune-4n-1", 4, 1_000, seed=3),
             wavy_profile("draw-1n-1", 1, 5_400, seed=4),
         ]
+    )
+
+
+def tiny_run(folder: Path, changes: Mapping[str, Any] | None = None, **options: Any) -> Run:
+    """Run the tiny scenario, with values changed by dotted key, on its library."""
+    return simulate(
+        tiny_scenario(changes), folder, library=tiny_library(), engine="compiled", **options
     )
 
 

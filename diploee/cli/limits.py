@@ -1,9 +1,9 @@
-"""`diploee limits`: hold a finished run against limits, by name or from a file."""
+"""`diploee limits` and `diploee battery`: a run against limits, and what would keep them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ import typer
 from diploee.cli.options import Json, shipped_names
 from diploee.errors import InputError
 from diploee.metrics.limits import LimitReport, check_limits, load_limits, shipped_limits
+from diploee.metrics.limits.mitigation import Mitigation, mitigate
 from diploee.outputs import open_run
 from diploee.reports.limits_section import SweepVerdicts, share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
@@ -19,15 +20,15 @@ from diploee.reports.sweep_data import is_sweep, read_sweep
 EXIT_CODES = {"violated": 3, "not assessable": 4}
 
 
+LIMITS = typer.Argument(
+    help="Name of a preset, or a YAML file of limits.",
+    metavar="LIMITS",
+    autocompletion=shipped_names("limits"),
+)
+
+
 def limits_command(
-    limits: Annotated[
-        str | None,
-        typer.Argument(
-            help="Name of a preset, or a YAML file of limits.",
-            metavar="LIMITS",
-            autocompletion=shipped_names("limits"),
-        ),
-    ] = None,
+    limits: Annotated[str | None, LIMITS] = None,
     run_dir: Annotated[
         Path | None, typer.Argument(help="Folder of a finished run, or of a sweep.")
     ] = None,
@@ -54,12 +55,23 @@ def limits_command(
         _show_sweep(sweep_verdicts(read_sweep(run_dir), loaded), fail, as_json)
         return
     report = check_limits(open_run(run_dir), loaded)
-    if as_json:
-        typer.echo(json.dumps(report.as_dict(), indent=2))
-    else:
-        for line in (*report.head(), *report.lines()):
-            typer.echo(line)
+    _show(report, (*report.head(), *report.lines()), as_json)
     _end([report], fail)
+
+
+def battery_command(
+    limits: Annotated[str, LIMITS],
+    run_dir: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    as_json: Json = False,
+) -> None:
+    """Find the smallest battery that keeps a run's ramps, swings, bands and lines within limits."""
+    found = mitigate(open_run(run_dir), load_limits(limits))
+    _show(found, found.lines(), as_json)
+
+
+def _show(found: LimitReport | Mitigation, lines: Iterable[str], as_json: bool) -> None:
+    for line in [json.dumps(found.as_dict(), indent=2)] if as_json else lines:
+        typer.echo(line)
 
 
 def _end(reports: Sequence[LimitReport], fail: bool) -> None:

@@ -1,29 +1,157 @@
-"""`diploee profiles`: the commands on power profiles; each kind in a module of its own."""
+"""`diploee profiles`: the commands on power profiles; imports and recording in other modules."""
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diploee.cli.helped import App
-from diploee.cli.options import Force, Profiles, place_option
+from diploee.cli.options import Force, Json, Profiles, place_option
 from diploee.cli.profiles_import import import_app
-from diploee.cli.profiles_library import check_command, compare_command
 from diploee.cli.profiles_record import record_command
 from diploee.errors import plural
 
 if TYPE_CHECKING:
     from diploee.profiles import PowerProfile, Provenance
+    from diploee.profiles.compare import ClassDifference
+
+EXIT_PROBLEMS = 1
 
 profiles_app = App()
 profiles_app.add_typer(import_app, name="import")
-profiles_app.command("check")(check_command)
-profiles_app.command("compare")(compare_command)
+
+
+@profiles_app.command("check")
+def check_command(
+    libraries: Annotated[
+        list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
+    ],
+    idle_w: Annotated[
+        float | None,
+        typer.Option(
+            help="Idle power of a node [W]; a mean below it is reported. 420 for 4 x 700 W, and "
+            "in proportion for other GPUs, by default."
+        ),
+    ] = None,
+    rated_w: Annotated[
+        float | None,
+        typer.Option(
+            help="Rated power of a node [W]; a mean above it is reported. 3,520 for 4 x 700 W, and "
+            "in proportion for other GPUs, by default."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check every file of a library and report all problems.
+
+    Looks for files that can't be read, values that are not finite, negative or
+    above 1.2 times the rated power, means outside idle to rated, gaps, changed
+    values and ids that are there twice. Ends with 1 if there is a problem.
+    """
+    from diploee.cli.display import show_table
+    from diploee.profiles.check import check_library
+
+    checked = check_library(*libraries, idle_w=idle_w, rated_w=rated_w)
+    bad = [file for file in checked.files if file.problems]
+    if as_json:
+        classes = [
+            {"workload": workload, "n_nodes": nodes, "n_profiles": n}
+            for (workload, nodes), n in checked.classes.items()
+        ]
+        files = [{"path": str(file.path), "problems": list(file.problems)} for file in bad]
+        result = {"n_files": len(checked.files), "classes": classes, "bad_files": files}
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        for file in bad:
+            for problem in file.problems:
+                typer.echo(f"{file.path}: {problem}")
+        rows = [(workload, nodes, n) for (workload, nodes), n in checked.classes.items()]
+        show_table("classes", ("workload", "nodes", "profiles"), rows)
+        typer.echo(
+            f"{plural(len(checked.files), 'file')}, "
+            f"{plural(checked.n_problems, 'problem')} in {plural(len(bad), 'file')}"
+        )
+    if bad:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+@profiles_app.command("compare")
+def compare_command(
+    first: Annotated[str, typer.Argument(metavar="A", help="Folder of profiles, or 'reference'.")],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="The library that A is compared with.")
+    ] = "reference",
+    as_json: Json = False,
+) -> None:
+    """Say per job class how two libraries differ.
+
+    Mean and standard deviation of the power, duration, and of the spectrum the
+    strongest line and the swings up to 0.25 Hz; each the mean over the
+    profiles of a class. The difference is that of A from B.
+    """
+    from diploee.plain_data import plain
+    from diploee.profiles import ProfileLibrary
+    from diploee.profiles.compare import compare
+
+    differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
+    if as_json:
+        typer.echo(json.dumps(plain([asdict(d) for d in differences]), indent=2))
+    else:
+        show_differences(differences, first, second)
+
+
 profiles_app.command(
     "record", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
 )(record_command)
+
+_FIGURES = (
+    ("mean [kW]", "mean_w", 1e-3, "{:,.3f}"),
+    ("standard deviation [kW]", "std_w", 1e-3, "{:,.3f}"),
+    ("duration [s]", "duration_s", 1.0, "{:,.1f}"),
+    ("swings up to 0.25 Hz, rms [kW]", "band_rms_w", 1e-3, "{:,.3f}"),
+    ("swings 0.02-0.25 Hz, rms [kW]", "swing_rms_w", 1e-3, "{:,.3f}"),
+    ("strongest line [Hz]", "line_hz", 1.0, "{:.4f}"),
+)
+
+
+def show_differences(differences: list[ClassDifference], first: str, second: str) -> None:
+    """Print the classes of two libraries, a row per figure of a class that both have."""
+    from diploee.cli.display import show_table
+
+    rows: list[tuple[Any, ...]] = []
+    for d in differences:
+        name = f"{d.workload} {d.n_nodes}n"
+        rows.append(
+            (name, "profiles", *(str(c.n_profiles) if c else "-" for c in (d.first, d.second)), "")
+        )
+        if d.first is None or d.second is None:
+            continue
+        for label, key, unit, pattern in _FIGURES:
+            a, b = getattr(d.first.figures, key), getattr(d.second.figures, key)
+            texts = [_value(value * unit, pattern) for value in (a, b)]
+            if key == "line_hz":
+                texts = [
+                    f"{text} ({c.n_lines} of {c.n_profiles})"
+                    for text, c in zip(texts, (d.first, d.second), strict=True)
+                ]
+            known = math.isfinite(a) and math.isfinite(b) and b != 0
+            rows.append(("", label, *texts, f"{a / b - 1:+.1%}" if known else "-"))
+    header = ("class", "mean over the profiles", f"A: {first}", f"B: {second}", "A from B")
+    show_table(f"{len(differences)} classes", header, rows)
+    for d in differences:
+        if d.boundaries_differ and d.first and d.second:
+            typer.echo(f"{d.workload} {d.n_nodes}n: the boundaries differ, so the means must, too:")
+            typer.echo(f"  A: {'; '.join(d.first.boundaries)}")
+            typer.echo(f"  B: {'; '.join(d.second.boundaries)}")
+
+
+def _value(value: float, pattern: str) -> str:
+    return pattern.format(value) if math.isfinite(value) else "-"
 
 
 @profiles_app.command("list")

@@ -238,7 +238,7 @@ def import_nlr_genai_command(
     changed. Runs that can't be read are left out and listed with their cause.
     """
     from diploee.cli.display import ProgressBars
-    from diploee.cli.profiles_library import show_differences
+    from diploee.cli.profiles import show_differences
     from diploee.importers.power_logs.nlr_genai import import_nlr_genai
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.compare import compare

@@ -1,4 +1,4 @@
-"""``diploee report``: one self-contained page from run folders or a sweep."""
+"""``diploee report`` and ``diploee datasheet``: one self-contained page from run folders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import typer
 
 from diploee.cli.options import Force, Quiet, place_option
 from diploee.reports import write_report
+from diploee.reports.datasheet_files import write_datasheet
+
+Verdicts = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LIMITS",
+        help="Add the verdicts on a preset of 'diploee limits --list', or on a file of limits; "
+        "may be repeated.",
+    ),
+]
 
 
 def report_command(
@@ -25,14 +35,7 @@ def report_command(
     svg: Annotated[
         Path | None, place_option("Also write each figure as SVG to a folder.", "--svg", "DIR")
     ] = None,
-    limits: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LIMITS",
-            help="Add the verdicts on a preset of 'diploee limits --list', or on a file of limits; "
-            "may be repeated.",
-        ),
-    ] = None,
+    limits: Verdicts = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -45,3 +48,32 @@ def report_command(
         if folder is not None:
             count = sum(1 for path in written[1:] if path.suffix == f".{kind.lower()}")
             typer.echo(f"{folder}: {count} figures as {kind}")
+
+
+def datasheet_command(
+    run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    limits: Verdicts = None,
+    peaks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="Add the demand at a system's peaks: a table with start, end or duration_min, "
+            "and optionally name; local time or with an offset.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, place_option("The page; one of diploee that stands there is replaced.")
+    ] = Path("datasheet.html"),
+    csv: Annotated[Path | None, place_option("Also as CSV, a row for a figure.", "--csv")] = None,
+    xlsx: Annotated[Path | None, place_option("Also as a workbook.", "--xlsx")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write what an interconnection asks of a load on one page: demand, ramps, limits, sources."""
+    written = write_datasheet(
+        run_dir, out, csv_file=csv, xlsx=xlsx, limits=limits or (), peaks=peaks,
+        force=force,
+    )  # fmt: skip
+    if not quiet:
+        for place in written:
+            typer.echo(str(place))

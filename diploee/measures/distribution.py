@@ -9,7 +9,6 @@ on blocks or order. Numba rather than NumPy, because six passes of `searchsorted
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -269,6 +268,10 @@ class Excess:
     worst: float
     worst_ms: int
 
+    def rank(self) -> tuple[float, int]:
+        """Return what orders events, the worst first."""
+        return -self.worst, self.begin_ms
+
     def joined(self, later: Excess) -> Excess:
         """Return this event and the one that goes on where it ends as one."""
         worst = max((self, later), key=lambda event: (event.worst, -event.worst_ms))
@@ -286,7 +289,7 @@ class Exceedance:
         self._beyond = limit + abs(limit) * ROUNDING
         self.stride_ms = stride_ms
         self._open: Excess | None = None
-        self._worst: list[tuple[float, int, Excess]] = []
+        self._worst: list[Excess] = []
         self._n_closed = 0
         self.n_values = 0
         self.n_beyond = 0
@@ -304,28 +307,24 @@ class Exceedance:
         beyond = values > self._beyond
         n_beyond = int(np.count_nonzero(beyond))
         self.n_beyond += n_beyond
-        if (
-            self._open is not None
-            and values.size
-            and (not beyond[0] or self._open.end_ms != first_ms)
-        ):
-            self._close()
+        goes_on = self._open is not None and self._open.end_ms == first_ms
+        if values.size and not (goes_on and beyond[0]):
+            self._go_on(None)
         if not n_beyond:
             return
         if edges_ms is None:
             edges_ms = first_ms + np.arange(values.size + 1) * self.stride_ms
         spans = np.flatnonzero(np.diff(beyond, prepend=False, append=False)).reshape(-1, 2)
         # The first may go on an open event, the last stays open; of the rest the worst matter.
-        self._see(self._event(values, edges_ms, spans[0]))
+        self._go_on(self._event(values, edges_ms, spans[0]))
         inner = spans[1:-1]
         if len(inner):
-            self._close()
             self._n_closed += len(inner)
             worst = np.maximum.reduceat(values, inner.ravel())[::2]
-            for k in np.lexsort((inner[:, 0], -worst))[:N_WORST]:
-                self._note(self._event(values, edges_ms, inner[k]))
+            of_inner = np.lexsort((inner[:, 0], -worst))[:N_WORST]
+            self._keep(*(self._event(values, edges_ms, inner[k]) for k in of_inner))
         if len(spans) > 1:
-            self._see(self._event(values, edges_ms, spans[-1]))
+            self._go_on(self._event(values, edges_ms, spans[-1]))
 
     def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> Excess:
         begin, end = span
@@ -333,25 +332,19 @@ class Exceedance:
         begin_ms, end_ms, worst_ms = (int(edges_ms[k]) for k in (begin, end, worst))
         return Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
 
-    def _see(self, event: Excess) -> None:
-        if self._open is not None and self._open.end_ms == event.begin_ms:
-            self._open = self._open.joined(event)
-            return
-        self._close()
+    def _go_on(self, event: Excess | None) -> None:
+        """Join an event to the open one where it adjoins; else close that and open this."""
+        if self._open is not None:
+            if event is not None and self._open.end_ms == event.begin_ms:
+                event = self._open.joined(event)
+            else:
+                self._n_closed += 1
+                self._keep(self._open)
         self._open = event
 
-    def _close(self) -> None:
-        if self._open is None:
-            return
-        event, self._open = self._open, None
-        self._n_closed += 1
-        self._note(event)
-
-    def _note(self, event: Excess) -> None:
-        """Keep a closed event if it is among the worst."""
-        heapq.heappush(self._worst, (event.worst, -event.begin_ms, event))
-        if len(self._worst) > N_WORST:
-            heapq.heappop(self._worst)
+    def _keep(self, *events: Excess) -> None:
+        """Keep closed events that are among the worst."""
+        self._worst = sorted([*self._worst, *events], key=Excess.rank)[:N_WORST]
 
     @property
     def n_events(self) -> int:
@@ -365,7 +358,5 @@ class Exceedance:
 
     def worst(self) -> list[Excess]:
         """Return the worst events, the worst first."""
-        events = [event for _, _, event in self._worst]
-        if self._open is not None:
-            events.append(self._open)
-        return sorted(events, key=lambda event: (-event.worst, event.begin_ms))[:N_WORST]
+        opened = [] if self._open is None else [self._open]
+        return sorted([*self._worst, *opened], key=Excess.rank)[:N_WORST]

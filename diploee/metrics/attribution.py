@@ -9,9 +9,9 @@ The sum is split by the owners of the segments and by what became of them; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,33 +34,10 @@ if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobsLoad
     from diploee.loads.services.load import ServicesLoad
 
-What = Literal[
-    "jobs ran on",
-    "jobs started",
-    "jobs ended",
-    "jobs started and ended",
-    "jobs wrote checkpoints",
-    "jobs took up training",
-    "jobs stopped as planned",
-    "jobs failed",
-    "jobs failed and took up training",
-    "instances",
-    "rate per instance",
-    "noise of serving samples",
-    "replicas",
-    "jobs",
-    "idle nodes",
-    "nodes added",
-    "node overhead",
-    "stage",
-]
-"""Kinds of parts of an event; `jobs`, `instances`, `replicas`, `idle nodes` and the last two,
-which are between the devices and the meter, make up the power of a span."""
-
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are divided by whether they began so shortly before."""
 
-_OF_JOBS: tuple[What, ...] = (
+_OF_JOBS = (
     "jobs ran on", "jobs started", "jobs ended", "jobs started and ended",
     "jobs wrote checkpoints", "jobs took up training", "jobs stopped as planned", "jobs failed",
     "jobs failed and took up training",
@@ -68,28 +45,14 @@ _OF_JOBS: tuple[What, ...] = (
 """Actions of jobs; those that neither started nor ended are divided by the last, if any."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """Share of one stream, service or stage in the change of an event, or in a peak [W].
+Part = tuple[float, dict[str, Any]]
+"""Share of one stream, service or stage in an event [W], and how it is reported."""
 
-    `of` and `pool` are empty for the whole facility; `more` are further entries, such as `count`.
-    """
 
-    of: str
-    pool: str
-    what: What | str
-    power_w: float
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def entry(self) -> dict[str, Any]:
-        """Return the part as it is reported."""
-        named = {"of": self.of, "pool": self.pool}
-        return {
-            **{key: name for key, name in named.items() if name},
-            "what": self.what,
-            **self.more,
-            "mw": self.power_w / W_PER_MW,
-        }
+def part(power_w: float, what: str, of: str = "", pool: str = "", **more: Any) -> Part:
+    """Return a part; `of` and `pool` are empty for the whole facility."""
+    named = {key: name for key, name in (("of", of), ("pool", pool)) if name}
+    return power_w, {**named, "what": what, **more, "mw": power_w / W_PER_MW}
 
 
 @dataclass(frozen=True)
@@ -116,7 +79,7 @@ class _Service:
         constant = reserved[0] == reserved[-1]
         return self.least_w * (reserved[0] if constant else self.mean(reserved, span))
 
-    def scaled(self, before: Span, after: Span, each_w: float) -> dict[str, float]:
+    def scaled(self, before: Span, after: Span, each_w: float) -> dict[str, Any]:
         """Return how many instances started and stopped, and what both gave to a change."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], before[0], side="right"))
@@ -127,7 +90,7 @@ class _Service:
             np.clip((end - edges_ms[low + 1 : stop]) / (end - begin), 0, 1)
             for begin, end in (after, before)
         )
-        found: dict[str, float] = {}
+        found: dict[str, Any] = {}
         for did, n in (("started", steps.clip(min=0)), ("stopped", steps.clip(max=0))):
             found[did] = abs(int(n.sum()))
             found[f"{did}_mw"] = float(n @ (in_after - in_before)) * each_w / W_PER_MW
@@ -208,11 +171,10 @@ class Attribution:
         parts = list(self._change_of_jobs(segments, before, after))
         added = self._nodes_over(after) - self._nodes_over(before)
         if added.any():
-            count = {"count": round(float(added.sum()))}
             power_w = float(added @ self._idle_w)
             for service in self._services:
                 power_w += service.least_over(after) - service.least_over(before)
-            parts.append(Part("", "", "nodes added", power_w, count))
+            parts.append(part(power_w, "nodes added", count=round(float(added.sum()))))
         calendar = list(self._calendar_of_jobs(segments, before, after))
         for service in self._services:
             (earlier_w, noise_w), (later_w, later_noise_w) = (
@@ -227,8 +189,9 @@ class Attribution:
             found = [bank.means(self._tables, *span) for span in (before, after)]
             idle_w = float(self._idle_w[bank.pool_id])
             earlier_w, later_w = (power_w - n_nodes * idle_w for power_w, n_nodes, _ in found)
-            numbers = {"replicas": [plan.mean_replicas(*span) for span in (before, after)]}
-            parts.append(Part(plan.stream, plan.pool, "replicas", later_w - earlier_w, numbers))
+            numbers = [plan.mean_replicas(*span) for span in (before, after)]
+            change_w = later_w - earlier_w
+            parts.append(part(change_w, "replicas", plan.stream, plan.pool, replicas=numbers))
         return parts, calendar
 
     def _calendar_of_jobs(
@@ -268,23 +231,21 @@ class Attribution:
         jobs_w = np.bincount(stream, of_job_w, size).tolist()
         n_idle = float(self._nodes_over(span).sum()) - float(nodes.sum())
         parts = [
-            Part(name, pool, "jobs", jobs_w[k], {"count": counts[k]})
+            part(jobs_w[k], "jobs", name, pool, count=counts[k])
             for k, (name, pool) in enumerate(self._streams)
         ]
         for service in self._services:
             power_w, n_busy, _ = self._gross_of(service, span)
             n_idle -= n_busy
             count = round(service.mean(service.planned.served.n_instances, span))
-            parts.append(
-                Part(service.name, service.plan.pool, "instances", power_w, {"count": count})
-            )
+            parts.append(part(power_w, "instances", service.name, service.plan.pool, count=count))
         for plan, bank in self._replicas:
             power_w, n_busy, _ = bank.means(self._tables, *span)
             n_idle -= n_busy
-            number = {"count": round(plan.mean_replicas(*span))}
-            parts.append(Part(plan.stream, plan.pool, "replicas", power_w, number))
-        idle_w = it_w - sum(part.power_w for part in parts)
-        return [*parts, Part("", "", "idle nodes", idle_w, {"count": round(n_idle)})]
+            count = round(plan.mean_replicas(*span))
+            parts.append(part(power_w, "replicas", plan.stream, plan.pool, count=count))
+        idle_w = it_w - sum(power_w for power_w, _ in parts)
+        return [*parts, part(idle_w, "idle nodes", count=round(n_idle))]
 
     def services_w(self, span: Span) -> list[float]:
         """Return the mean power of each service and replica stream over a span [W]."""
@@ -329,7 +290,7 @@ class Attribution:
                 young = recent & (group == k)
                 young_mw = float(of_job_w[young].sum()) / W_PER_MW
                 more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
-            yield Part(name, pool, what, float(of_part_w.sum()), more)
+            yield part(float(of_part_w.sum()), what, name, pool, **more)
 
     def _phases_of(
         self, rows: Segments, first: Int64Array, begin_ms: int, falls: BoolArray
@@ -412,12 +373,11 @@ def _change_of(
     each_w = [power_w / count for power_w, count in zip(net_w, counts, strict=True) if count > 0]
     mean_w = sum(each_w) / max(len(each_w), 1)
     by_number_w = (counts[1] - counts[0]) * mean_w
-    rates = {"rate_rps": [service.mean(served.rate_rps, span) for span in spans]}
-    numbers = {"instances": counts, **service.scaled(before, after, mean_w)}
-    name, pool = service.name, service.plan.pool
-    yield Part(name, pool, "instances", by_number_w, numbers)
-    yield Part(name, pool, "rate per instance", net_w[1] - net_w[0] - by_number_w, rates)
-    yield Part(name, pool, "noise of serving samples", noise_w)
+    rates = [service.mean(served.rate_rps, span) for span in spans]
+    scaled, owner = service.scaled(before, after, mean_w), (service.name, service.plan.pool)
+    yield part(by_number_w, "instances", *owner, instances=counts, **scaled)
+    yield part(net_w[1] - net_w[0] - by_number_w, "rate per instance", *owner, rate_rps=rates)
+    yield part(noise_w, "noise of serving samples", *owner)
 
 
 def _mean_rate(rates: HourlyRates, span: Span) -> float:

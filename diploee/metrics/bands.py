@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from diploee.clock import WallClock
 from diploee.measures.spectrum import RESOLUTION_HZ, STRIDE_MS, WINDOW_MS, BandRms, strongest_lines
 from diploee.metric import Metric
+from diploee.profiles import Provenance
 from diploee.profiles.resample import HALF_POWER_FREQUENCY
 from diploee.units import MS_PER_S
 
@@ -58,16 +59,11 @@ _ROUNDING = 1e-9
 Status = Literal["supported", "flagged", "absent"]
 
 
-class Readings(Protocol):
+class Readings(NamedTuple):
     """The part of a profile's provenance that limits what can be said."""
 
-    @property
-    def averaging_window_s(self) -> float | None:
-        """Window that each reading is averaged over [s]; None where it is unknown."""
-
-    @property
-    def bandwidth_hz(self) -> float:
-        """Highest frequency that the readings support [Hz]."""
+    averaging_window_s: float | None  # that each reading is averaged over; None where unknown
+    bandwidth_hz: float  # highest frequency that the readings support
 
 
 @dataclass(frozen=True)
@@ -128,22 +124,14 @@ class Support:
         }
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """Readings of a profile as the manifest has them."""
-
-    averaging_window_s: float | None
-    bandwidth_hz: float
-
-
 def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
     """Return what limits the profiles and measured samples of a run, from its manifest."""
     origins = [entry["provenance"] for entry in manifest.get("profiles", {}).values()]
     origins += [o for rates in manifest.get("power_samples", {}).values() for o in rates.values()]
-    return [_Recorded(o["averaging_window_s"], o["bandwidth_hz"]) for o in origins]
+    return [Readings(o["averaging_window_s"], o["bandwidth_hz"]) for o in origins]
 
 
-def profile_support(readings: Iterable[Readings]) -> Support:
+def profile_support(readings: Iterable[Readings | Provenance]) -> Support:
     """Return what a set of profiles supports together: the weakest of them decides.
 
     The published ones' limits hold if there is none: for a 1 s averaging window trusted up to 0.25

@@ -7,7 +7,6 @@ over their owners then and there, and only the result is kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from diploee.facility import Block
 from diploee.facility.base import POWER, Stages
 from diploee.metric import Metric
-from diploee.metrics.attribution import Attribution, Part
+from diploee.metrics.attribution import Attribution, Part, part
 from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span
 from diploee.power import Segments
 from diploee.tables import Int64Array, concat
@@ -57,21 +56,6 @@ Means = dict[str, float]
 """Mean power by column [W]."""
 
 
-@dataclass(frozen=True)
-class Cause:
-    """Cause of an extreme: all its parts, and what the calendar gave, among them already.
-
-    `change_w` is the change of the facility's power [W], of a peak the power itself; `queued_jobs`
-    waited at the extreme's start and in its last interval, empty where none did.
-    """
-
-    extreme: Extreme
-    change_w: float
-    parts: Sequence[Part]
-    calendar: Sequence[Mapping[str, Any]] = ()
-    queued_jobs: tuple[int, ...] = ()
-
-
 class Causes:
     """Keeps what the causes of extremes need while a run passes, and the causes found."""
 
@@ -85,7 +69,7 @@ class Causes:
         self._names = (POWER, IT, AC, *(c.name for of in self._behind.values() for c in of))
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
-        self._found: dict[Key, Cause] = {}
+        self._found: dict[Key, tuple[Extreme, dict[str, Any]]] = {}
         self._energy_j: Int64Array | None = None
         self._sums: Means = {}
         self._end_ms = 0
@@ -112,8 +96,9 @@ class Causes:
     def see(self, extremes: Mapping[Key, Extreme]) -> None:
         """Find the causes of the extremes so far, and forget what later ones can't need."""
         for key, extreme in extremes.items():
-            if key not in self._found or self._found[key].extreme != extreme:
-                self._found[key] = self.split(extreme, self._segments, self._blocks)
+            if key not in self._found or self._found[key][0] != extreme:
+                cause = self.split(extreme, self._segments, self._blocks)
+                self._found[key] = extreme, cause
         oldest_ms = self._end_ms - 2 * max(RAMP_MS)  # the longest extreme
         self._blocks = [block for block in self._blocks if block.end_ms > oldest_ms]
         kept = (_ending_after(segments, oldest_ms) for segments in self._segments)
@@ -121,40 +106,42 @@ class Causes:
 
     def split(
         self, extreme: Extreme, segments: Sequence[Segments], blocks: Sequence[Block]
-    ) -> Cause:
-        """Return the cause of an extreme.
+    ) -> dict[str, Any]:
+        """Return the cause of an extreme; of a peak the power in W and its parts alone.
 
         `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
-        the order of time.
+        the order of time. Queued jobs are those at its start and in its last interval.
         """
-        near = concat([Segments.empty(), *(_overlapping(part, extreme) for part in segments)])
+        begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
+        overlapping = (s.take((s.start_ms < end_ms) & (s.end_ms > begin_ms)) for s in segments)
+        near = concat([Segments.empty(), *overlapping])
         after = self._means(blocks, extreme.after)
         if extreme.before is None:
             parts = self._attribution.composition(near, extreme.after, after[IT])
-            return Cause(extreme, after[POWER], [*parts, *self._stages(after)])
+            return {"power_w": after[POWER], "parts": _entries(parts + self._stages(after))}
         before = self._means(blocks, extreme.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, extreme.before, extreme.after)
-        parts += self._stages(change)
-        queued = _queued(blocks, extreme.before[0], extreme.after[1])
-        return Cause(extreme, change[POWER], parts, calendar, queued)
+        queued = _queued(blocks, begin_ms, end_ms)
+        return {
+            "change_mw": change[POWER] / W_PER_MW,
+            "parts": _entries(parts + self._stages(change)),
+            **({"calendar": calendar} if calendar else {}),
+            **({"queued_jobs": queued} if queued else {}),
+        }
 
-    def entry(self, cause: Cause) -> dict[str, Any]:
-        """Return a cause as it is reported; known once the run has passed."""
-        if cause.extreme.before is not None:
-            calendar = {"calendar": list(cause.calendar)} if cause.calendar else {}
-            queued = {"queued_jobs": list(cause.queued_jobs)} if cause.queued_jobs else {}
-            parts = [part.entry() for part in cause.parts]
-            return {"change_mw": cause.change_w / W_PER_MW, "parts": parts, **calendar, **queued}
-        parts = [
-            {**part.entry(), "mean_mw": mean_w / W_PER_MW}
-            for part, mean_w in zip(cause.parts, self._means_w, strict=True)
-        ]
-        return {"change_mw": (cause.change_w - sum(self._means_w)) / W_PER_MW, "parts": parts}
+    def entry(self, cause: dict[str, Any]) -> dict[str, Any]:
+        """Return a cause as it is reported: once the run has passed, with the means of a peak."""
+        if "power_w" not in cause:
+            return cause
+        means_w = self._means_w
+        beside = zip(cause["parts"], means_w, strict=True)
+        parts = [{**part, "mean_mw": mean_w / W_PER_MW} for part, mean_w in beside]
+        return {"change_mw": (cause["power_w"] - sum(means_w)) / W_PER_MW, "parts": parts}
 
     def entries(self) -> dict[Key, dict[str, Any]]:
         """Return the causes of all extremes, as they are reported."""
-        return {key: self.entry(cause) for key, cause in self._found.items()}
+        return {key: self.entry(cause) for key, (_, cause) in self._found.items()}
 
     @cached_property
     def _means_w(self) -> list[float]:
@@ -164,18 +151,17 @@ class Causes:
         jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
         parts_w = [*jobs_w, *self._attribution.services_w((0, end_ms))]
         means = {name: of / end_ms for name, of in self._sums.items()}
-        stages_w = [part.power_w for part in self._stages(means)]
+        stages_w = [power_w for power_w, _ in self._stages(means)]
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, means: Means) -> list[Part]:
         """Return what the nodes' AC power adds to that of their devices, and each stage to it."""
         parts: list[Part] = []
         if AC in means:
-            parts.append(Part("", "", "node overhead", means[AC] - means[IT]))
+            parts.append(part(means[AC] - means[IT], "node overhead"))
         for name, columns in self._behind.items():
             if columns:
-                power_w = sum(c.sign * means[c.name] for c in columns)
-                parts.append(Part(name, "", "stage", power_w))
+                parts.append(part(sum(c.sign * means[c.name] for c in columns), "stage", name))
         return parts
 
     def _powers(self, block: Block) -> list[str]:
@@ -194,7 +180,11 @@ class Causes:
         }
 
 
-def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, ...]:
+def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [entry for _, entry in parts]
+
+
+def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
     """Return the jobs that wait at a time and in the last interval before another, if any do."""
     found = []
     for block in blocks:
@@ -203,12 +193,7 @@ def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, .
                 if block.t0_ms <= time_ms < block.end_ms:
                     row = (time_ms - block.t0_ms) // block.dt_ms
                     found.append(int(block.columns["queued_jobs"][row]))
-    return tuple(found) if any(found) else ()
-
-
-def _overlapping(segments: Segments, extreme: Extreme) -> Segments:
-    begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
-    return segments.take((segments.start_ms < end_ms) & (segments.end_ms > begin_ms))
+    return found if any(found) else []
 
 
 def _ending_after(segments: Segments, time_ms: int) -> Segments:

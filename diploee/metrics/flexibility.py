@@ -17,15 +17,22 @@ from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.loads.jobs import StreamClass
-from diploee.measures.series import ClockSums, Stretch
+from diploee.measures.series import ClockSums, Intervals, Stretch
 from diploee.metric import Metric
-from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import Scenario
 from diploee.scenario.events import Event
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.units import (
+    HOURS_PER_DAY,
+    J_PER_MWH,
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    W_PER_MW,
+)
 
 if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow
@@ -296,15 +303,80 @@ class FlexibilityMetrics:
         last_ms = (first_day + len(days_w)) * MS_PER_DAY
         if start_ms >= last_ms or end_ms <= start_ms:
             return {}
-        baseline = ten_of_ten(first_day, days_w, start_ms, end_ms, event_days)
-        if baseline is None:
+        utility = ten_of_ten(first_day, days_w, start_ms, end_ms, event_days)
+        if utility is None:
             return {}
-        utility = {
-            "baseline_mw": baseline.power_w / W_PER_MW,
-            "adjustment": baseline.adjustment,
-            "days": baseline.n_days,
-        }
         if twin_mw and mean_mw is not None:
             utility["error"] = utility["baseline_mw"] / twin_mw - 1
             utility["mean_reduction"] = 1 - mean_mw / utility["baseline_mw"]
         return {"utility": utility}
+
+
+N_DAYS = {False: 10, True: 4}
+"""Days that are averaged, by whether they are of a weekend. ASSUMPTION: 4 at weekends [M]."""
+LEAST_DAYS = {False: 5, True: 4}
+"""ASSUMPTION: fewer days give no baseline [M]."""
+LOOK_BACK_DAYS = 45
+"""ASSUMPTION: how far back they may lie [M]."""
+ADJUSTED_HOURS = (-4, -1)
+"""ASSUMPTION: hours before the event that adjust it, the first of these to before the last [M]."""
+MOST_ADJUSTED = 0.2
+FIRST_WEEKEND_DAY = 5
+EPOCH_WEEKDAY = 3
+"""1970-01-01 was a Thursday."""
+
+
+def hourly_means(hours: Intervals, wall: WallClock) -> tuple[int, Float64Array]:
+    """Return the first local day [days since 1970], and means by day and hour, NaN = none."""
+    hour = wall.local_ms(hours.starts_ms) // MS_PER_H
+    first_day = int(hour[0]) // HOURS_PER_DAY
+    at = hour - first_day * HOURS_PER_DAY
+    size = (int(at.max()) // HOURS_PER_DAY + 1) * HOURS_PER_DAY
+    n = np.bincount(at, hours.counts, size)  # an hour that is put back comes twice
+    means = np.divide(np.bincount(at, hours.sums, size), n, np.full(size, np.nan), where=n > 0)
+    return first_day, means.reshape(-1, HOURS_PER_DAY)
+
+
+def ten_of_ten(
+    first_day: int, days_w: Float64Array, start_ms: int, end_ms: int, event_days: frozenset[int]
+) -> dict[str, Any] | None:
+    """Return a utility's baseline of an event; None where there are too few days before it.
+
+    The load of ten days alike, adjusted by 0.8 to 1.2 to the hours before: CAISO's 10-of-10, sheet
+    ``flexibility.md``, B7 [S]. It is an estimate from the meter alone; how far it is off, the run's
+    exact twin tells.
+    """
+    day = start_ms // MS_PER_DAY
+    weekend = _is_weekend(day)
+    alike = [
+        k
+        for k in range(day - 1, max(day - 1 - LOOK_BACK_DAYS, first_day - 1), -1)
+        if _is_weekend(k) == weekend
+        and k not in event_days
+        and not np.isnan(days_w[k - first_day]).any()
+    ][: N_DAYS[weekend]]
+    if len(alike) < LEAST_DAYS[weekend]:
+        return None
+    mean_w = days_w[np.array(alike) - first_day].mean(axis=0)
+    hours = np.arange(start_ms // MS_PER_H, -(-end_ms // MS_PER_H))
+    begins_ms = hours * MS_PER_H
+    length_ms = np.minimum(begins_ms + MS_PER_H, end_ms) - np.maximum(begins_ms, start_ms)
+    event_w = float(mean_w[hours % HOURS_PER_DAY] @ length_ms) / (end_ms - start_ms)
+    before = np.arange(*(int(start_ms // MS_PER_H) + k for k in ADJUSTED_HOURS))
+    before = before[before >= first_day * HOURS_PER_DAY]
+    metered_w = days_w.ravel()[before - first_day * HOURS_PER_DAY]
+    usual_w = mean_w[before % HOURS_PER_DAY]
+    there = ~np.isnan(metered_w)
+    adjustment = 1.0
+    if there.any() and usual_w[there].sum() > 0:
+        ratio = float(metered_w[there].sum() / usual_w[there].sum())
+        adjustment = min(max(ratio, 1 - MOST_ADJUSTED), 1 + MOST_ADJUSTED)
+    return {
+        "baseline_mw": event_w * adjustment / W_PER_MW,
+        "adjustment": adjustment,
+        "days": len(alike),
+    }
+
+
+def _is_weekend(day: int) -> bool:
+    return (day + EPOCH_WEEKDAY) % 7 >= FIRST_WEEKEND_DAY

@@ -101,7 +101,7 @@ class GridMetrics:
         start: datetime,
         *,
         rated_power_w: float,
-        readings: Iterable[Readings] = (),
+        readings: Iterable[Readings | Provenance] = (),
         swing_threshold_w: float | None = None,
         headroom_to_w: float | None = None,
     ) -> None:
@@ -110,7 +110,6 @@ class GridMetrics:
         self._support = profile_support(readings).at_resolution(step_ms)
         if swing_threshold_w is None:
             swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
-
         bands_hz = reported_bands(self._support)
         self._no_spectrum = why_no_spectrum(step_ms)
         wanted = bands_hz and not self._no_spectrum

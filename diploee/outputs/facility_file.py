@@ -80,16 +80,7 @@ def timestamps(times_ms: Int64Array, clock: RunClock, missing: BoolArray | None 
 class FacilityFile:
     """A sink that writes the power series; use it as a context manager.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file, ``facility.parquet`` of the run folder being written or one in ``zooms/``.
-    clock : RunClock
-        Gives the time stamps.
-    columns : tuple of Column
-        The run's catalogue.
-    head : mapping
-        Further metadata: scenario, hash, seed.
+    `columns` are the run's catalogue, `head` is further metadata: scenario, hash, seed.
     """
 
     def __init__(

@@ -72,14 +72,7 @@ BYTES_PER_JOB = 13
 def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) -> float:
     """Estimate the size of a run's files [MB], to about a factor of two.
 
-    Parameters
-    ----------
-    n_intervals, step_ms : int
-        Intervals of the power series and length of each [ms].
-    n_services : int
-        Inference services, with five columns each.
-    n_jobs : int
-        Rows of `jobs.parquet`; 0 where it is not written.
+    A service has five columns; `n_jobs` is 0 where `jobs.parquet` is not written.
     """
     per_interval = float(BYTES_PER_INTERVAL + BYTES_PER_SERVICE * n_services)
     if step_ms < MS_PER_S:
@@ -195,7 +188,8 @@ def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, A
             f"{plan.stream}.{service.name}": {
                 "reserved_nodes": service.reserved_nodes,
                 "nodes_per_instance": service.nodes_per_instance,
-                **_finite(asdict(service.capacity)),
+                # No limit is null: JSON knows no infinity.
+                **{k: None if v == inf else v for k, v in asdict(service.capacity).items()},
             }
             for plan in plans
             for service in plan.services
@@ -222,8 +216,3 @@ def _sample_entries(curves: Curves) -> dict[str, Any]:
         **({"power_samples": measured} if measured else {}),
         **({"serving_samples": asdict(PROVENANCE)} if len(measured) < len(curves) else {}),
     }
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Write no limit as null: JSON knows no infinity."""
-    return {key: None if value == inf else value for key, value in values.items()}

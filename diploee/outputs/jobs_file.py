@@ -29,27 +29,16 @@ class JobsFile:
     Of the jobs submitted before the run those are written that wait or run at its start. `end_time`
     is the planned end, which may lie beyond the run; `energy_j` counts within it. With several
     pools or several job streams a last column `pool` or `stream` tells them apart. Jobs are held
-    until the ends of all that were submitted before them are known.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    scenario : Scenario
-        Gives the time stamps, the pools and streams; where a pool allocates GPUs, a column `n_gpus`
-        behind `n_nodes` has the GPUs of each job.
-    classes : sequence of StreamClass
-        Classes by `class_id`.
-    profile_ids : sequence of str
-        Names by `profile_id`.
+    until the ends of all that were submitted before them are known. Where a pool allocates GPUs, a
+    column `n_gpus` behind `n_nodes` has the GPUs of each job.
     """
 
     def __init__(
         self,
         path: Path,
         scenario: Scenario,
-        classes: Sequence[StreamClass],
-        profile_ids: Sequence[str],
+        classes: Sequence[StreamClass],  # by `class_id`
+        profile_ids: Sequence[str],  # by `profile_id`
     ) -> None:
         facility, self._clock = scenario.facility, scenario.clock
         self._pools, self._streams = scenario.pool_names(), list(scenario.streams)
@@ -75,16 +64,9 @@ class JobsFile:
         )
 
     def add(self, submitted: JobTable, started: Schedule, energy_j: Float64Array) -> None:
-        """Take in a window.
+        """Take in the jobs submitted in a window, and those that started or ran in it.
 
-        Parameters
-        ----------
-        submitted : JobTable
-            Jobs submitted in it.
-        started : Schedule
-            Jobs that started or ran in it.
-        energy_j : numpy.ndarray
-            Their energy [J], of each job; of each of its stretches where it has `runs`.
+        Their energy [J] is of each job; of each of its stretches where it has `runs`.
         """
         n_new = len(submitted)
         never_ms = np.full(n_new, NEVER_MS, dtype=np.int64)

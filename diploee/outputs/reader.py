@@ -49,15 +49,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run.
+    """A finished run."""
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The run folder.
-    """
-
-    folder: Path
+    folder: Path  # the run folder
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -280,13 +274,7 @@ class Run:
         return self.series(name).frame(columns)
 
     def event_window_entry(self, name: str) -> dict[str, Any]:
-        """Return what the metrics say of an event window.
-
-        Raises
-        ------
-        InputError
-            If the run keeps none of that name.
-        """
+        """Return what the metrics say of an event window; one that is not kept is refused."""
         have = self.event_windows
         if not have:
             raise InputError(

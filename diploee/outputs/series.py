@@ -33,18 +33,10 @@ Rows = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SeriesBlock:
-    """Consecutive steps of some columns.
+    """Consecutive steps of some columns."""
 
-    Parameters
-    ----------
-    starts_ms : numpy.ndarray, shape (n,), int64
-        Start of each step [ms since 1970 in UTC].
-    columns : mapping of str to numpy.ndarray, shape (n,), float64
-        Values by column, in its unit.
-    """
-
-    starts_ms: Int64Array
-    columns: Mapping[str, Float64Array]
+    starts_ms: Int64Array  # start of each step [ms since 1970 in UTC], shape (n,)
+    columns: Mapping[str, Float64Array]  # values by column, in its unit, of shape (n,)
 
     def rows(self, rows: slice) -> SeriesBlock:
         """Return a part of the steps."""
@@ -55,30 +47,14 @@ class SeriesBlock:
 
 @dataclass(frozen=True)
 class RunSeries:
-    """A power series that a run folder holds: that of the whole run, or one of its event windows.
+    """A power series that a run folder holds: of the whole run, or one of its event windows."""
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    path : pathlib.Path
-        Its file, with the columns of ``facility.parquet``.
-    start : datetime.datetime
-        Start of the first interval, in the facility's zone.
-    step_ms : int
-        Interval of the series [ms].
-    n_rows : int
-        Number of intervals.
-    event_window : str
-        Name of the event window; empty for the whole run.
-    """
-
-    run: Run
-    path: Path
-    start: datetime
-    step_ms: int
-    n_rows: int
-    event_window: str = ""
+    run: Run  # whose series it is
+    path: Path  # its file, with the columns of ``facility.parquet``
+    start: datetime  # of the first interval, in the facility's zone
+    step_ms: int  # interval of the series [ms]
+    n_rows: int  # number of intervals
+    event_window: str = ""  # its name; empty for the whole run
 
     @property
     def name(self) -> str:
@@ -117,19 +93,9 @@ class RunSeries:
     def row_at(self, moment: datetime, where: str, *, is_end: bool = False) -> int:
         """Return the row that starts at a moment, or the end of the series.
 
-        Parameters
-        ----------
-        moment : datetime
-            Local time of the facility unless it has a zone; of an hour that comes twice the first.
-        where : str
-            What gave the moment, for the error.
-        is_end : bool
-            Something ends there: the time at which the clock is put forward exists as its end.
-
-        Raises
-        ------
-        InputError
-            If the moment lies outside the series or within an interval.
+        The moment is local time of the facility unless it has a zone, of an hour that comes twice
+        the first; `where` says in the error what gave it. The time at which the clock is put
+        forward exists as an end (`is_end`) alone.
         """
         clock = WallClock(self.start)
         before = moment - timedelta(milliseconds=1 if is_end else 0)
@@ -153,11 +119,8 @@ class RunSeries:
     def check(self, columns: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the names of the file's columns, after a look at its head alone.
 
-        Raises
-        ------
-        InputError
-            If the file is missing, damaged or not as long as it should be, or a column is missing,
-            there twice, or holds no numbers.
+        A file that is not as long as it should be is refused, and columns that are missing, there
+        twice, or hold no numbers.
         """
         kinds: dict[str, Kind] = {"timestamp": "time", **dict.fromkeys(columns, "number")}
         with open_parquet(self.path, kinds, remedy=CHANGED) as file:
@@ -190,13 +153,7 @@ class RunSeries:
         return _joined(blocks) if blocks else SeriesBlock(np.empty(0, np.int64), {})
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return columns, all by default, as they are stored, indexed by zone-aware `timestamp`.
-
-        Raises
-        ------
-        InputError
-            As in `Run.blocks`.
-        """
+        """Return columns, all by default, as they are stored, indexed by zone-aware `timestamp`."""
         names = self.check(columns or ())
         chosen = [name for name in names if name != "timestamp"] if columns is None else columns
         self.check(chosen)

@@ -257,9 +257,7 @@ def test_quanta_keep_power_within_their_rounding(power_w):
 
 
 def metrics_of(power_w, step_ms, places):
-    metrics = GridMetrics(
-        step_ms, CLOCK.start, rated_power_w=5e6, readings=[GOOD], swing_threshold_w=5e4
-    )
+    metrics = GridMetrics(step_ms, CLOCK.start, rated_power_w=5e6, readings=[GOOD])
     for low, piece in pieces(power_w, places):
         pools_w = {"a": piece * 0.25, "b": piece * 0.75}
         metrics.add(low * step_ms, piece, pools_w)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -16,6 +18,8 @@ from pydantic import (
 )
 
 from diploee.clock import WallClock
+from diploee.errors import InputError
+from diploee.facility.base import naming
 from diploee.measures.distribution import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
 from diploee.metrics.bands import Support
@@ -26,6 +30,16 @@ from diploee.units import MS_PER_S
 Positive = Annotated[float, Field(gt=0)]
 Percent = Annotated[float, Field(gt=0, le=100)]
 Mark = Literal["S", "S2", "M", "J"]
+
+
+def _no_number(text: str) -> str:
+    if text.lstrip("+-").lower() in ("nan", "inf", "infinity"):
+        raise ValueError(f"must be text, found {text}, what is left of a number; name it in words")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_no_number)]
+"""Text of a file of limits, which is printed with what is found."""
 
 MARKS: dict[Mark, str] = {
     "S": "seen in the source",
@@ -202,6 +216,7 @@ class Check:
     whole: bool = False
     aside: Callable[[], str] = str
     key: str = ""  # in the file of limits
+    spec: LimitSpec | None = None  # of which it is
     in_windows: bool = False
     of_run: bool = False
     why_none: str = "the run is too short"  # reason where there is no value
@@ -214,14 +229,16 @@ class Check:
 
     def add(self, stretch: Stretch) -> None:
         """Evaluate what ends in the new part of a stretch."""
-        if self.measure is not None:
-            self.measure.add(stretch)
-        found = self.signal(stretch)
-        self._add(found and found._replace(values=found.values / self.per_unit))
+        with named(self.spec):
+            if self.measure is not None:
+                self.measure.add(stretch)
+            found = self.signal(stretch)
+            self._add(found and found._replace(values=found.values / self.per_unit))
 
     def result(self) -> Exceedance:
         """Return where the values are beyond the limit, with what is left at the end."""
-        self._add(self.at_end())
+        with named(self.spec):
+            self._add(self.at_end())
         self.at_end = lambda: None
         return self.exceedance
 
@@ -246,12 +263,21 @@ class LimitSpec(Model):
         description="How sure the figure is: S seen in the source, S2 in a secondary one, M from "
         "memory, J our reading.",
     )
-    note: str = Field(default="", description="What the source says, or how it was read.")
+    note: Text = Field(default="", description="What the source says, or how it was read.")
 
     @property
     @abstractmethod
     def what(self) -> str:
         """The limited quantity, in words."""
+
+    @property
+    def read_from(self) -> str:
+        """How sure the figure is, and how it was read."""
+        return "; ".join(filter(None, (MARKS[self.mark] if self.mark else "", self.note)))
+
+    def refused(self, text: str) -> InputError:
+        """Return an error that names the kind."""
+        return InputError(f"limit kind '{self.key}'{text}")
 
     @property
     def is_of_frequencies(self) -> bool:
@@ -290,6 +316,11 @@ class LimitSpec(Model):
     @abstractmethod
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the checks that a series allows."""
+
+
+def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
+    """Make an error that names the kind of whatever one from outside raises."""
+    return nullcontext() if spec is None else naming(spec, "its checks", spec.refused)
 
 
 def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = None) -> Check:

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
+from diploee.errors import InputError, shown
 from diploee.files.places import find_shipped, shipped_folder
-from diploee.metrics.limits.check import LimitSpec
+from diploee.metrics.limits.check import LimitSpec, Text
 from diploee.model import Kinds, Model
 from diploee.plain_data import checked
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
@@ -26,6 +27,11 @@ class _LimitKinds(Kinds[LimitSpec]):
 
     def register(self, spec: type[K]) -> type[K]:
         """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        key, number = getattr(spec, "key", None), getattr(spec, "number", "")
+        if number and number not in spec.model_fields:
+            raise InputError(f"limit kind '{key}': number is {shown(number)}, which is no field")
+        if key in Limits.model_fields and key not in self.by_name:
+            raise InputError(f"limit kind '{key}': files of limits have that key; give it another")
         super().register(spec)
         Limits.take({spec.key: spec})
         return spec
@@ -42,12 +48,12 @@ LIMITS = _LimitKinds(
 class Limits(Model):
     """Limits on a load; every key may be left out."""
 
-    name: str = Field(default="", description="Where the limits come from.")
-    source: str = Field(default="", description="Document, and where it was seen.")
-    date: str = Field(default="", description="Date of the document.")
-    status: str = Field(default="", description="Such as 'proposed' or 'in force'.")
-    notes: tuple[str, ...] = Field(default=(), description="What the file leaves out or assumes.")
-    not_stated: tuple[str, ...] = Field(
+    name: Text = Field(default="", description="Where the limits come from.")
+    source: Text = Field(default="", description="Document, and where it was seen.")
+    date: Text = Field(default="", description="Date of the document.")
+    status: Text = Field(default="", description="Such as 'proposed' or 'in force'.")
+    notes: tuple[Text, ...] = Field(default=(), description="What the file leaves out or assumes.")
+    not_stated: tuple[Text, ...] = Field(
         default=(), description="What the source limits without a figure that was seen."
     )
 

@@ -259,14 +259,16 @@ class _Sizing:
             if spec.is_sized_for and (limit := getattr(limits, key))
         }
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
-        self._start_ms = instant_ms(run.scenario.start_with_zone)
-        self._windows = finer_windows(run)
-        self._windows_w = {
-            name: series.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
-            for name, series in self._windows.items()
-        }
-        self.window_step_s = min((w.step_ms for w in self._windows.values()), default=0) / MS_PER_S
-        self._range_w = float(max(np.ptp(p) for p in (power_w, *self._windows_w.values())))
+        start_ms = instant_ms(run.scenario.start_with_zone)
+        # Of each event window the interval of the series before it, its step [s] and its power [W].
+        self._windows: dict[str, tuple[int, float, Float64Array]] = {}
+        for name, window in finer_windows(run).items():
+            before = int((window.start_ms - start_ms) / MS_PER_S / dt_s) - 1
+            of_window_w = window.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
+            self._windows[name] = before, window.step_s, of_window_w
+        self.window_step_s = min((step_s for _, step_s, _ in self._windows.values()), default=0.0)
+        windows_w = (of_window_w for *_, of_window_w in self._windows.values())
+        self._range_w = float(max(np.ptp(p) for p in (power_w, *windows_w)))
         if sized_for:
             self.limits = Limits(**sized_for)
             without = check_limits(run, self.limits)
@@ -308,10 +310,8 @@ class _Sizing:
         start = float(self.power_w[0]), store.reference_j
         whole = hold(self.power_w, self.dt_s, store, asked, start)
         found = [whole]
-        for name, window in self._windows.items():
-            before = int((window.start_ms - self._start_ms) / MS_PER_S / self.dt_s) - 1
+        for before, step_s, of_window_w in self._windows.values():
             at = float(whole.supply_w[before]), float(whole.stored_j[before])
-            of_window_w, step_s = self._windows_w[name], window.step_ms / MS_PER_S
             found.append(hold(of_window_w, step_s, store, asked, at if before >= 0 else start))
         return found
 

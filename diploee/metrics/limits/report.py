@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.errors import InputError, plural, shown
+from diploee.errors import InputError, one_line, plural, shown
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
-from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
+from diploee.metrics.limits.check import Check, LimitSpec, NotAssessable, Shown, named
 from diploee.metrics.limits.file import Limits
 from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int64Array
@@ -207,14 +207,9 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
     names = {column.name for column in run.columns} if needs_reactive else set[str]()
     reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
     whole = seen_by(run, 0, bool(reactive), supply)
-    windows = _event_windows(run, whole.clock.step_ms, supply)
-    sources = {
-        key: "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
-        for key, spec in limits.each()
-    }
-    checks, in_windows, unchecked = _all_checks(
-        limits, whole, seen_by(run, windows.step_ms, False, supply), windows, sources
-    )
+    fine_step_ms, windows, note = _event_windows(run, supply)
+    fine = seen_by(run, fine_step_ms, False, supply) if windows else None
+    checks, in_windows, unchecked = _all_checks(limits, whole, fine, note)
     metrics = run.metrics if supply is None else supply.metrics
     transient_ms = _transient_ms(run, metrics)
     if transient_ms:
@@ -222,7 +217,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
             if check.of_run and not check.whole:
                 check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
     _stream(checks, _blocks(run, reactive, supply), whole.clock.step_ms, transient_ms)
-    _stream(in_windows, windows.pieces, windows.step_ms, 0)
+    _stream(in_windows, windows, fine_step_ms, 0)
     seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
     nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
     unchecked += [(c.key, c.text, c.why_none) for c in nothing]
@@ -231,7 +226,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
         for k, text in enumerate(limits.not_stated)
     ]
     causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(metrics)}
-    results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
+    results = tuple(_result(check, whole.clock, causes) for check in seen)
     return LimitReport(
         whole.clock.step_s, results, tuple(unchecked), run.boundary(), limits.name, limits.origin,
         limits.notes,
@@ -239,28 +234,29 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
 
 
 def _all_checks(
-    limits: Limits, whole: Shown, fine: Shown, windows: _Windows, sources: Mapping[str, str]
+    limits: Limits, whole: Shown, fine: Shown | None, note: str
 ) -> tuple[list[Check], list[Check], list[tuple[str, str, str]]]:
     """Return the checks of the series, those of event windows, and what neither allows."""
     checks: list[Check] = []
     in_windows: list[Check] = []
     unchecked: list[tuple[str, str, str]] = []
     for key, spec in limits.each():
-        found, reason = _checks(spec, whole)
-        of_windows, why_none = _checks(spec, fine) if windows.pieces else ([], "")
-        is_seen = bool(found) and not any(check.note for check in found)
-        if not is_seen and (below := spec.below(whole)):
-            found, of_windows = [below], []
-        finer, reason = [c for c in of_windows if c.in_windows], why_none or reason
-        if found and finer:  # at 0.1 s only what shows more there
-            finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
-        elif not found and not finer:
-            source = f" ({sources[key]})" if sources[key] else ""
-            unchecked.append((key, spec.what, f"{reason}{source}"))
+        with named(spec):
+            found, reason = _checks(spec, whole)
+            of_windows, why_none = _checks(spec, fine) if fine else ([], "")
+            is_seen = bool(found) and not any(check.note for check in found)
+            if not is_seen and (below := spec.below(whole)):
+                found, of_windows = [below], []
+            finer, reason = [c for c in of_windows if c.in_windows], why_none or reason
+            if found and finer:  # at 0.1 s only what shows more there
+                finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
+            elif not found and not finer:
+                source = f" ({spec.read_from})" if spec.read_from else ""
+                unchecked.append((key, spec.what, f"{reason}{source}"))
         for check in (*found, *finer):
-            check.key = key
+            check.key, check.spec = key, spec
         for check in finer:
-            check.note = "; ".join(filter(None, (windows.note, check.note)))
+            check.note = "; ".join(filter(None, (note, check.note)))
         checks += found
         in_windows += finer
     return checks, in_windows, unchecked
@@ -269,9 +265,13 @@ def _all_checks(
 def _checks(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], str]:
     """Return the checks that a series allows, or why there are none."""
     try:
-        return list(spec.checks(shown_)), ""
+        found = list(spec.checks(shown_))
     except NotAssessable as answer:
         return [], str(answer)
+    for check in found:
+        if not isinstance(check, Check):
+            raise spec.refused(f": checks must yield Check, found {one_line(shown(check))}")
+    return found, ""
 
 
 def seen_by(
@@ -340,22 +340,6 @@ def _quanta(values: Float64Array, where: str) -> Int64Array:
         raise InputError(f"{where}: {error}") from error
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """The run's event windows, each moment once, where they are finer than its series."""
-
-    step_ms: int
-    pieces: tuple[Piece, ...] = ()
-
-    @property
-    def note(self) -> str:
-        n_values = sum(power.size for _, power, _ in self.pieces)
-        return (
-            f"worst windows only: {n_values * self.step_ms / MS_PER_S / S_PER_MIN:.3g} min at "
-            f"{self.step_ms / MS_PER_S:g} s of the run"
-        )
-
-
 def finer_windows(run: Run) -> dict[str, RunSeries]:
     """Return the event windows that are finer than the run's series by name, in order of time."""
     named = ((name, run.series(name)) for name in run.event_windows)
@@ -363,25 +347,27 @@ def finer_windows(run: Run) -> dict[str, RunSeries]:
     return dict(sorted(finer, key=lambda item: item[1].start_ms))
 
 
-def _event_windows(run: Run, run_step_ms: int, supply: Supply | None) -> _Windows:
+def _event_windows(run: Run, supply: Supply | None) -> tuple[int, list[Piece], str]:
+    """Return the step of the finer event windows, each moment of them once, and a note."""
     start_ms = round(run.scenario.start_with_zone.timestamp() * MS_PER_S)
     pieces: list[Piece] = []
-    end_ms, step_ms = 0, run_step_ms
+    end_ms, step_ms = 0, run.scenario.resolution_ms
     for name, series in finer_windows(run).items():
-        if supply is not None and name not in supply.windows_w:
+        if supply is None:
+            power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN]
+        elif name in supply.windows_w:
+            power_w = as_stored(supply.windows_w[name])
+        else:
             continue
         step_ms, begin_ms = series.step_ms, series.start_ms - start_ms
-        power_w = (
-            series.read([POWER_COLUMN]).columns[POWER_COLUMN]
-            if supply is None
-            else as_stored(supply.windows_w[name])
-        )
         power = _quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
         left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
         if left_out < power.size:
             pieces.append((begin_ms + left_out * step_ms, power[left_out:], None))
             end_ms = begin_ms + power.size * step_ms
-    return _Windows(step_ms, tuple(pieces))
+    minutes = sum(power.size for _, power, _ in pieces) * step_ms / MS_PER_S / S_PER_MIN
+    seen = f"{minutes:.3g} min at {step_ms / MS_PER_S:g} s of the run"
+    return step_ms, pieces, f"worst windows only: {seen}"
 
 
 def _stream(
@@ -408,9 +394,7 @@ def _transient_ms(run: Run, metrics: Mapping[str, Any]) -> int:
     return round(hours * MS_PER_H)
 
 
-def _result(
-    check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str], source: str
-) -> LimitResult:
+def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]) -> LimitResult:
     found, sign = check.exceedance, check.sign
     worst = tuple(
         Worst(clock.iso(e.begin_ms), clock.iso(e.end_ms), clock.iso(e.worst_ms), sign * e.worst)
@@ -430,7 +414,7 @@ def _result(
         cause=causes.get((check.event, worst[0].time), "") if worst and check.event else "",
         value=sign * found.largest,
         time="" if check.of_run else clock.iso(found.largest_ms),
-        source=source,
+        source=check.spec.read_from if check.spec else "",
         least=check.least,
         of_run=check.of_run,
         what=check.text,

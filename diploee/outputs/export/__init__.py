@@ -1,9 +1,10 @@
 """Exports of a run to the tools that planners use: ``diploee export FORMAT RUN_DIR``.
 
-A file per tool, those of plain tables in one; `registry` lists the formats and holds `export_run`.
+A file for tables, power flow, dynamics and planners; `registry` lists the formats and holds
+`export_run`.
 What they share: `base` (a format, its options, what its writer is given), `series` (the power and
-reactive power, streamed and resampled by exact means), `window` (which part of it), `text` (CSV and
-stamps) and `sidecar` (what the numbers are).
+reactive power, streamed and resampled by exact means, and which part of it) and `text` (CSV and
+stamps).
 """
 
 from __future__ import annotations

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from diploee.errors import shown
 from diploee.model import Choices, documented
-from diploee.outputs.export.series import ExportBlock, Series
+from diploee.outputs.export.series import ExportBlock, LeapDay, Series
 from diploee.outputs.export.text import in_mw
 from diploee.outputs.reader import Run
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, MS_PER_MIN
 
-LeapDay = Literal["drop-feb29", "drop-last-day"]
-YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 FOR_ALL = frozenset({"column", "step"})
 WINDOW = frozenset({"first", "until", "event_window"})
 
@@ -36,7 +33,7 @@ def _load_name(text: str) -> str:
 
 
 LoadName = Annotated[str, AfterValidator(_load_name)]
-_FLAGS = {"first": "--from", "until": "--to", "kv": "--kv"}
+_FLAGS = {"first": "--from", "until": "--to"}
 
 
 @documented
@@ -134,36 +131,17 @@ class Written:
 
 @dataclass(frozen=True)
 class Format:
-    """A format that a run can be exported to.
+    """A format that a run can be exported to."""
 
-    Parameters
-    ----------
-    name : str
-        Name on the command line.
-    summary : str
-        One line on what it is and which tool loads it.
-    write : callable
-        Writes the file or folder.
-    suffixes : tuple of str
-        Endings of the file's name, the default first; none where the format is a folder.
-    options : frozenset of str
-        Options that it takes besides the column and the step.
-    whole_year : bool
-        It takes 8,760 hours of one calendar year at 60, 30 or 15 minutes.
-    hourly : bool
-        It takes the whole run, by the hour if no step is asked for.
-    column : str
-        Column that it takes if none is asked for.
-    """
-
-    name: str
-    summary: str
-    write: Callable[[ExportRequest], Written]
+    name: str  # on the command line
+    summary: str  # one line on what it is and which tool loads it
+    write: Callable[[ExportRequest], Written]  # writes the file or folder
+    # Endings of the file's name, the default first; none where the format is a folder
     suffixes: tuple[str, ...] = (".csv",)
-    options: frozenset[str] = field(default_factory=frozenset)
-    whole_year: bool = False
-    hourly: bool = False
-    column: str = "facility_power_w"
+    options: frozenset[str] = frozenset()  # those that it takes besides the column and the step
+    whole_year: bool = False  # takes 8,760 hours of a calendar year at 60, 30 or 15 minutes
+    hourly: bool = False  # takes the whole run, by the hour if no step is asked for
+    column: str = "facility_power_w"  # what it takes if none is asked for
 
     @property
     def is_folder(self) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from diploee.clock import local_ms
 from diploee.errors import cell
 from diploee.facility.base import POWER
 from diploee.metrics.demand import rated_of
-from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import in_mw
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
@@ -25,7 +24,8 @@ from diploee.units import W_PER_MW
 PLACE = ("ZONENAME", "AREANAME")
 
 
-def _write(request: ExportRequest) -> Written:
+def write_pjm_lla(request: ExportRequest) -> Written:
+    """Write tables of demand, capacity and a ramp schedule."""
     scenario, options = request.run.scenario, request.options
     steps_ms, added_w = _steps(scenario)
     facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
@@ -37,26 +37,39 @@ def _write(request: ExportRequest) -> Written:
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
     years, phase_w = _highest(request, steps_ms)
     standing_w = np.cumsum(added_w)
-    end_of = {
-        year: float(standing_w[np.searchsorted(steps_ms, _year_end_ms(scenario, year)) - 1])
-        for year in years
-    }
+    end_of: dict[int, float] = {}
+    for year in years:
+        midnight = scenario.start.replace(year + 1, 1, 1, 0, 0, 0, 0)
+        end_ms = min(scenario.clock.wall.time_ms(midnight), scenario.horizon_ms)
+        end_of[year] = float(standing_w[np.searchsorted(steps_ms, end_ms) - 1])
     place = (options.zone, options.area)
     tables: dict[str, tuple[Sequence[str], Iterable[Sequence[Any]]]] = {}
     for name, values in (("demand", years), ("capacity", end_of)):
         row = [*place, *(_mw(value) for value in values.values())]
         tables[f"{name}.csv"] = ((*PLACE, *map(str, years)), [row])
     demand_w, capacity_w = max(years.values()), max(end_of.values())
+    note = (
+        f"simulated: highest demand is {demand_w / capacity_w if capacity_w else 0.0:.1%} of the "
+        "capacity, which is what the nodes' ratings make where the demand is taken"
+    )
     tables["summary.csv"] = (
         (*PLACE, "Capacity", "Demand", "Industry", "Note"),
-        [[*place, _mw(capacity_w), _mw(demand_w), "data center", _note(demand_w, capacity_w)]],
+        [[*place, _mw(capacity_w), _mw(demand_w), "data center", note]],
     )
+    dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
     tables["ramp_schedule.csv"] = (
         ("date", "days_since_step", "step_mw", "capacity_mw", "demand_until_next_mw"),
-        _schedule(scenario, steps_ms, added_w, phase_w),
+        [
+            [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
+            for date, last, *powers_w in zip(
+                dates, [dates[0], *dates], added_w, standing_w, phase_w, strict=False
+            )
+        ],
     )
     for name, (header, rows) in tables.items():
-        _write_csv(request.path / name, header, rows)
+        with (request.path / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows(map(cell, row) for row in (header, *rows))
     step = f"largest mean over {request.series.step_s:g} s in the calendar year (local time), MW"
     return Written(
         {
@@ -101,44 +114,5 @@ def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
     return np.array(times_ms), np.array([added_w[time_ms] for time_ms in times_ms])
 
 
-def _year_end_ms(scenario: Scenario, year: int) -> int:
-    midnight = scenario.start.replace(year + 1, 1, 1, 0, 0, 0, 0)
-    return min(scenario.clock.wall.time_ms(midnight), scenario.horizon_ms)
-
-
-def _schedule(
-    scenario: Scenario, steps_ms: Int64Array, added_w: Float64Array, phase_w: Float64Array
-) -> Iterable[Sequence[Any]]:
-    dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
-    for date, last, *powers_w in zip(
-        dates, [dates[0], *dates], added_w, np.cumsum(added_w), phase_w, strict=False
-    ):
-        yield [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
-
-
-def _note(demand_w: float, capacity_w: float) -> str:
-    share = demand_w / capacity_w if capacity_w else 0.0
-    return (
-        f"simulated: highest demand is {share:.1%} of the capacity, which is what the nodes' "
-        "ratings make where the demand is taken"
-    )
-
-
 def _mw(power_w: float) -> float:
     return float(in_mw(np.array(power_w)))
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows(map(cell, row) for row in (header, *rows))
-
-
-PJM_LLA = Format(
-    name="pjm-lla",
-    summary="PJM large-load workbook: MW by calendar year, and a ramp schedule",
-    write=_write,
-    suffixes=(),
-    options=frozenset({"zone", "area"}),
-    hourly=True,
-)

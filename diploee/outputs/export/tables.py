@@ -1,26 +1,28 @@
-"""Tables of one CSV file: with stamps, for dynamic models, and for OpenG2G."""
+"""Tables of one file: with stamps, of 8,760 hours, for dynamic models, and for OpenG2G."""
 
 from __future__ import annotations
 
-from functools import partial
+import json
 
 import numpy as np
 
 from diploee.clock import named_zone
 from diploee.errors import InputError
-from diploee.outputs.export.base import ExportRequest, Format, Written
-from diploee.outputs.export.text import CsvFile, in_kw, local_stamps
+from diploee.outputs.export.base import ExportRequest, Written
+from diploee.outputs.export.text import csv_file, in_kw, local_stamps
 from diploee.scenario import Facility
+from diploee.units import MS_PER_H
 
 
-def _write_plain(request: ExportRequest) -> Written:
+def write_plain(request: ExportRequest) -> Written:
+    """Write stamps with their UTC offset, and power."""
     facility = request.run.scenario.facility
     name = request.options.time_zone or facility.time_zone
     zone = named_zone(name) if name else facility.zone
-    with CsvFile(request.path, ("timestamp", request.options.column)) as file:
+    with csv_file(request.path, ("timestamp", request.options.column)) as write:
         for block in request.series.blocks():
             stamps = local_stamps(block.starts_ms, zone, request.series.in_milliseconds)
-            file.write(stamps, np.round(block.power_w, 3))
+            write(stamps, np.round(block.power_w, 3))
     notes = (
         (
             f"the stamps are local time of {name} with the UTC offset in force: the hour that a "
@@ -36,11 +38,12 @@ def _write_plain(request: ExportRequest) -> Written:
     )
 
 
-def _write_playback(request: ExportRequest) -> Written:
+def write_playback(request: ExportRequest) -> Written:
+    """Write seconds, power and reactive power."""
     header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
-    with CsvFile(request.path, header) as file:
+    with csv_file(request.path, header) as write:
         for block in request.series.blocks():
-            file.write(block.time_s, *request.power_columns(block))
+            write(block.time_s, *request.power_columns(block))
     units = "t_s: s since the first step's start; p_mw: MW"
     return Written(
         {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
@@ -48,7 +51,8 @@ def _write_playback(request: ExportRequest) -> Written:
     )
 
 
-def _write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
+def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
+    """Write seconds and the power of a GPU."""
     if request.run.scenario.facility.has_phases:
         raise InputError(
             f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
@@ -64,9 +68,9 @@ def _write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
         raise InputError(
             f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
         )
-    with CsvFile(request.path, header) as file:
+    with csv_file(request.path, header) as write:
         for block in request.series.blocks():
-            file.write(block.time_s, np.round(block.power_w / n_gpus, 6))
+            write(block.time_s, np.round(block.power_w / n_gpus, 6))
     return Written(
         {request.path.name: f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"},
         (
@@ -88,42 +92,65 @@ def gpus_behind(facility: Facility, column: str) -> int:
     )
 
 
-def _write_load(request: ExportRequest) -> Written:
-    with CsvFile(request.path, ("t_s", "p_kw")) as file:
+def write_load(request: ExportRequest) -> Written:
+    """Write seconds and the power of the facility."""
+    with csv_file(request.path, ("t_s", "p_kw")) as write:
         for block in request.series.blocks():
-            file.write(block.time_s, in_kw(block.power_w))
+            write(block.time_s, in_kw(block.power_w))
     return Written(
         {request.path.name: "t_s: s since the first step's start; p_kw: kW of the facility"},
         ("OpenG2G interpolates between the rows and holds the last",),
     )
 
 
-CSV = Format(
-    name="csv",
-    summary="plain CSV: timestamp with its UTC offset, power in W",
-    write=_write_plain,
-    options=frozenset({"time_zone"}),
+NO_DAYLIGHT_SAVING = (
+    "fixed time all year, at the UTC offset of its start: the first value starts at "
+    "1 January 00:00 local time, and no hour is skipped or repeated for daylight saving"
 )
-PLAYBACK = Format(
-    name="playback",
-    summary="playback CSV for dynamic models: t_s,p_mw[,q_mvar]",
-    write=_write_playback,
-    options=frozenset({"q_table"}),
+REOPT_WEEKDAYS = (
+    "REopt aligns tariffs with the weekdays of ElectricLoad.year; after drop-feb29 the values from "
+    "1 March on are a weekday off, after drop-last-day they are not"
 )
-OPENG2G = Format(
-    name="openg2g",
-    summary="OpenG2G training trace: t_s,power_W per GPU",
-    write=partial(_write_per_gpu, header=("t_s", "power_W")),
-    column="it_power_w",
-)
-OPENG2G_LOAD = Format(
-    name="openg2g-load",
-    summary="OpenG2G facility load: t_s,p_kw",
-    write=_write_load,
-)
-GPU_DATA = Format(
-    name="gpu-data",
-    summary="GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
-    write=partial(_write_per_gpu, header=("t_seconds", "P_gpu_W")),
-    column="it_power_w",
-)
+
+
+def write_lines(request: ExportRequest) -> Written:
+    """Write one value a line."""
+    with csv_file(request.path) as write:
+        for block in request.series.blocks():
+            write(in_kw(block.power_w))
+    return Written(
+        {request.path.name: f"kW, one value a line, no header, {request.series.n_steps:,} lines"},
+        (NO_DAYLIGHT_SAVING,),
+    )
+
+
+def write_reopt_lines(request: ExportRequest) -> Written:
+    """Write one value a line, with notes for REopt."""
+    written = write_lines(request)
+    year = request.series.edge(request.series.spans[0][0]).year
+    return Written(
+        written.files,
+        (
+            *written.notes,
+            f"for ElectricLoad.path_to_csv; set ElectricLoad.year to {year} and "
+            f"Settings.time_steps_per_hour to {MS_PER_H // request.series.step_ms}",
+            REOPT_WEEKDAYS,
+        ),
+    )
+
+
+def write_reopt_json(request: ExportRequest) -> Written:
+    """Write the keys of a REopt scenario."""
+    loads_kw = [value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()]
+    content = {
+        "ElectricLoad": {
+            "loads_kw": loads_kw,
+            "year": request.series.edge(request.series.spans[0][0]).year,
+        },
+        "Settings": {"time_steps_per_hour": MS_PER_H // request.series.step_ms},
+    }
+    request.path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    return Written(
+        {request.path.name: "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"},
+        (NO_DAYLIGHT_SAVING, REOPT_WEEKDAYS),
+    )

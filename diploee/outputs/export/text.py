@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import tzinfo
 from io import StringIO
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,44 +30,24 @@ def in_mw(power_w: Float64Array) -> Float64Array:
     return np.round(power_w / W_PER_MW, 9)
 
 
-class CsvFile:
-    """A CSV file that grows by whole columns; use as a context manager.
+@contextmanager
+def csv_file(path: Path, header: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
+    """Open a CSV file and give what appends rows to it, passed as columns of one length.
 
     Numbers are written with as many digits as it takes to read the same value back.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File to write.
-    header : sequence of str
-        Names of the columns; without one the file has no header.
     """
-
-    def __init__(self, path: Path, header: Sequence[str] = ()) -> None:
-        self._file = path.open("wb")
+    options = pacsv.WriteOptions(include_header=False, quoting_style="none")
+    with path.open("wb") as file:
         if header:
             line = StringIO()
             csv.writer(line, lineterminator="\n").writerow(header)
-            self._file.write(line.getvalue().encode())
-        self._options = pacsv.WriteOptions(include_header=False, quoting_style="none")
+            file.write(line.getvalue().encode())
 
-    def __enter__(self) -> Self:
-        return self
+        def write(*columns: Any) -> None:
+            names = [str(i) for i in range(len(columns))]
+            pacsv.write_csv(pa.table([pa.array(c) for c in columns], names=names), file, options)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
-    def write(self, *columns: Any) -> None:
-        """Append rows, given as columns of one length."""
-        table = pa.table(
-            [pa.array(c) for c in columns], names=[str(i) for i in range(len(columns))]
-        )
-        pacsv.write_csv(table, self._file, self._options)
+        yield write
 
 
 def local_stamps(starts_ms: Int64Array, zone: tzinfo, milliseconds: bool) -> pa.Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from builders import profile, tiny_data, tiny_library, tiny_scenario
+from builders import profile, tiny_data, tiny_library, tiny_run
 from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
@@ -366,7 +366,7 @@ def mixed(resolution: str = "10 s", changes: dict[str, Any] | None = None) -> Sc
 def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(tmp_path: Path) -> None:
     calendar = {"hour_of_day": [0.1] * 12 + [1.0] * 12}
     changes = {"streams.training.calendar": calendar, "duration": "1 d", "warm_up": "1 d"}
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     assert_parts_sum(run)
     cause = causes(run)["ramps", 3600.0, "up"]
     (told,), of = cause["calendar"], parts(cause)
@@ -391,7 +391,7 @@ def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_pat
         "duration": "2 d",
         "warm_up": "1 d",
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     told = [entry for cause in causes(run).values() for entry in cause.get("calendar", ())]
     file = tmp_path / "run" / "metrics.json"
     text, n_changes = re.subn(r'("change": )-0\.[\d.e-]+', r"\1null", file.read_text("utf-8"))
@@ -460,8 +460,7 @@ def test_windows_threads_and_engine_change_no_cause(tmp_path: Path) -> None:
 
 
 def test_short_blocks_are_stored_in_whole_row_groups(tmp_path: Path) -> None:
-    scenario = tiny_scenario({"resolution": "0.1 s", "duration": "3 h"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", {"resolution": "0.1 s", "duration": "3 h"})
     groups = pq.ParquetFile(run.folder / "facility.parquet").metadata
     rows = [groups.row_group(k).num_rows for k in range(groups.num_row_groups)]
     assert rows == [36_000] * 3

@@ -12,8 +12,7 @@ import pytest
 from diploee.clock import WallClock
 from diploee.facility import Block
 from diploee.measures.series import ClockSums, Stretch
-from diploee.metrics.baseline import hourly_means, ten_of_ten
-from diploee.metrics.flexibility import FlexibilityMetrics
+from diploee.metrics.flexibility import FlexibilityMetrics, hourly_means, ten_of_ten
 from diploee.metrics.flexible_jobs import weighted_performance
 from diploee.scenario import EventTarget, JobFlexibility
 from diploee.scenario.events import Event
@@ -136,9 +135,9 @@ def test_a_baseline_is_the_mean_of_ten_weekdays_alike() -> None:
     found = ten_of_ten(day, days_w, start_ms, start_ms + H, frozenset({day + 18}))
     assert found is not None
     usual = np.mean([levels[k] for k in (17, 16, 15, 14, 11, 10, 9, 8, 7, 4)])
-    assert found.n_days == 10
-    assert found.adjustment == pytest.approx(max(11 / usual, 0.8))
-    assert found.power_w == pytest.approx(usual * found.adjustment)
+    assert found["days"] == 10
+    assert found["adjustment"] == pytest.approx(max(11 / usual, 0.8))
+    assert found["baseline_mw"] == pytest.approx(usual * found["adjustment"] / 1e6)
 
 
 @pytest.mark.parametrize(("today", "factor"), [(10.0, 1.0), (11.0, 1.1), (15.0, 1.2), (5.0, 0.8)])
@@ -150,8 +149,8 @@ def test_the_same_day_adjustment_is_of_the_hours_before_and_at_most_20_percent(
     start_ms = (17_532 + 11) * DAY + 12 * H  # the second Friday
     found = ten_of_ten(17_532, days_w, start_ms, start_ms + H, frozenset())
     assert found is not None
-    assert found.adjustment == pytest.approx(factor)
-    assert found.power_w == pytest.approx(10 * factor)
+    assert found["adjustment"] == pytest.approx(factor)
+    assert found["baseline_mw"] == pytest.approx(10 * factor / 1e6)
 
 
 def test_days_with_events_are_no_example_and_too_few_days_give_no_baseline() -> None:
@@ -160,7 +159,7 @@ def test_days_with_events_are_no_example_and_too_few_days_give_no_baseline() -> 
     event_day = frozenset({17_532 + 4})
     found = ten_of_ten(17_532, days_w, start_ms, start_ms + H, event_day)
     assert found is not None
-    assert (found.power_w, found.n_days) == (10, 8)
+    assert (found["baseline_mw"], found["days"]) == (1e-5, 8)
     assert ten_of_ten(17_532, days_w, (17_532 + 4) * DAY, (17_532 + 4) * DAY + H, event_day) is None
 
 

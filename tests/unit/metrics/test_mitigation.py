@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 from command_line import call
 
-import diploee
 from diploee.errors import InputError
 from diploee.metrics.limits import Limits, check_limits
 from diploee.metrics.limits.mitigation import mitigate
@@ -24,8 +23,7 @@ RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    scenario = tiny_scenario(SPAN)
-    return diploee.simulate(scenario, folder, library=tiny_library(), engine="compiled")
+    return tiny_run(folder, SPAN)
 
 
 UNSEEN = {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1e-5}
@@ -65,10 +63,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
     for name, power, energy in (("all", 1, 1), ("power", 0.9, 1), ("energy", 1, 0.9)):
         battery = entry | {"power_mw": power * entry["power_mw"],
                            "energy_mwh": energy * entry["energy_mwh"]}  # fmt: skip
-        held = diploee.simulate(
-            tiny_scenario(SPAN | {"facility.stages": [battery]}),
-            tmp_path / name, library=tiny_library(), engine="compiled",
-        )  # fmt: skip
+        held = tiny_run(tmp_path / name, SPAN | {"facility.stages": [battery]})
         assert bool(check_limits(held, read).violated) == (name != "all"), name
         if name == "all":  # what the command says of the stage is what the run measures of it
             measured = {f"battery.{key}": value for key, value in held.metrics["battery"].items()}
@@ -148,18 +143,14 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
 
 def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> None:
     battery = {"kind": "battery", "power_mw": 1e-5, "energy_mwh": 1, "smoothing_s": 60}
-    held = diploee.simulate(
-        tiny_scenario(SPAN | {"facility.stages": [battery]}),
-        tmp_path / "held", library=tiny_library(), engine="compiled",
-    )  # fmt: skip
+    held = tiny_run(tmp_path / "held", SPAN | {"facility.stages": [battery]})
     with pytest.raises(InputError, match="the site has a battery already"):
         mitigate(held, Limits.model_validate({"ramps": [RAMP]}))
 
 
 @pytest.mark.slow
 def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
-    scenario = tiny_scenario(SPAN | {"facility.size": {"nodes_factor": 2}})
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = tiny_run(tmp_path / "run", SPAN | {"facility.size": {"nodes_factor": 2}})
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
     assert "in a scenario with facility.size it would be multiplied" in "\n".join(found.lines())
 
@@ -167,11 +158,7 @@ def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def with_windows(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "windows"
-    scenario = tiny_scenario(SPAN | {"resolution": "60 s"})
-    library = tiny_library()
-    return diploee.simulate(
-        scenario, folder, library=library, engine="compiled", event_windows=True
-    )
+    return tiny_run(folder, SPAN | {"resolution": "60 s"}, event_windows=True)
 
 
 @pytest.mark.slow

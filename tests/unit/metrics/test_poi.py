@@ -12,10 +12,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run, tiny_scenario
 from command_line import call
 
-from diploee import simulate
 from diploee.cli.display import show_run
 from diploee.clock import WallClock
 from diploee.columns import catalogue
@@ -234,8 +233,7 @@ def test_what_other_stages_take_is_a_part_of_its_own(tmp_path: Path) -> None:
     }  # fmt: skip
     changes = metered() | {"duration": "1 d"}
     changes["facility.stages"].insert(0, battery)
-    scenario = tiny_scenario(changes)
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = tiny_run(tmp_path / "run", changes)
     energy, series = run.metrics["poi"]["energy"], run.facility()
     gives_mwh = series["battery_power_w"].to_numpy(float).sum() / 60 / 1e6
     assert energy["other_mwh"] == pytest.approx(0.012 - gives_mwh, rel=1e-4)
@@ -314,12 +312,13 @@ def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
     PoiMetrics(WallClock(START, HOUR), COLUMNS)
 
 
-@pytest.fixture
-def metered_run(tmp_path: Path) -> Run:
+@pytest.fixture(scope="module")
+def metered_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run over the turn of a month, with typical weather."""
     meter = {"kind": "point_of_interconnection", "contract_mva": 0.05, "billing": {"ratchet": 0.8}}
     auxiliary = {"kind": "auxiliary_load", "power_kw": 1.0}
-    scenario = tiny_scenario(
+    return tiny_run(
+        tmp_path_factory.mktemp("metered") / "run",
         {
             "start": "2018-01-31",
             "duration": "2 d",
@@ -327,9 +326,8 @@ def metered_run(tmp_path: Path) -> Run:
             "facility.stages": ["pdu", "ups", "air_chiller", auxiliary, "transformers", meter],
             "facility.weather": {"kind": "typical_day", "station": "denver"},
             "facility.utc_offset": "-07:00",
-        }
+        },
     )
-    return simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
 
 
 def test_a_run_measures_its_point_of_interconnection(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-import tempfile
 from pathlib import Path
 
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 from command_line import contents
 
 from diploee import simulation as run_module
@@ -37,48 +36,11 @@ def test_run_folder_appears_with_its_files_and_nothing_beside_it(tmp_path: Path)
     assert place.stat().st_mode & 0o777 == (tmp_path / "deep").stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), MemoryError()])
-def test_error_inside_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
-    with pytest.raises(type(error)), whole_folder(tmp_path / "run", kind=RUN_FOLDER) as folder:
-        (folder / "half").write_text("x", "utf-8")
-        raise error
-    assert not list(tmp_path.iterdir())
-
-
-def test_existing_folder_is_kept_without_force(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", text="old")
-    with pytest.raises(OutputExistsError, match=r"run: exists already; choose another --out, or"):
-        write_run(tmp_path / "run")
-    assert contents(tmp_path) == {"run/manifest.json": manifest_of("old")}
-
-
 def test_force_replaces_a_run_folder_whole(tmp_path: Path) -> None:
     write_run(tmp_path / "run", text="old")
     (tmp_path / "run" / "jobs.parquet").write_text("old", "utf-8")
     write_run(tmp_path / "run", force=True)
     assert contents(tmp_path) == {"run/manifest.json": manifest_of("new")}
-
-
-def test_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", text="old")
-    with (
-        pytest.raises(ValueError),
-        whole_folder(tmp_path / "run", force=True, kind=RUN_FOLDER) as folder,
-    ):
-        (folder / "manifest.json").write_text("half", "utf-8")
-        raise ValueError
-    assert contents(tmp_path) == {"run/manifest.json": manifest_of("old")}
-
-
-@pytest.mark.parametrize("kind", ["file", "folder with files"])
-def test_force_does_not_replace_what_is_no_run_folder(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / "precious"
-    precious = place if kind == "file" else place / "notes.txt"
-    precious.parent.mkdir(exist_ok=True)
-    precious.write_text("mine", "utf-8")
-    with pytest.raises(OutputExistsError, match="is not a run folder"):
-        write_run(place, force=True)
-    assert precious.read_text("utf-8") == "mine"
 
 
 def test_place_that_is_taken_during_the_run_is_kept(tmp_path: Path) -> None:
@@ -89,24 +51,6 @@ def test_place_that_is_taken_during_the_run_is_kept(tmp_path: Path) -> None:
         (folder / "manifest.json").write_text("late", "utf-8")
         write_run(tmp_path / "run", text="early")
     assert contents(tmp_path) == {"run/manifest.json": manifest_of("early")}
-
-
-def test_place_below_a_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine", "utf-8")
-    with pytest.raises(OutputError, match="file is a file, not a folder"):
-        write_run(tmp_path / "file" / "run")
-    with pytest.raises(OutputError, match="file is a file, not a folder"):
-        write_run(tmp_path / "file" / "deep" / "run")
-    assert contents(tmp_path) == {"file": b"mine"}
-
-
-def test_no_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **names: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(names["dir"]))
-
-    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
-    with pytest.raises(OutputError, match=r"run: can't be written \(Permission denied\); nothing"):
-        write_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("file", ["metrics.json", "manifest.json"])
@@ -161,7 +105,7 @@ def test_bad_manifest_is_named(tmp_path: Path, manifest: str, words: str) -> Non
 @pytest.mark.parametrize("how", ["missing", "truncated"])
 def test_bad_file_of_a_run_is_named(tmp_path: Path, file: str, how: str) -> None:
     place = tmp_path / "run"
-    run = simulate(tiny_scenario(SMALL), place, library=tiny_library(), engine="compiled")
+    run = tiny_run(place, SMALL)
     path = place / file
     if how == "missing":
         path.unlink()

@@ -8,13 +8,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
 from diploee.outputs import Run, SeriesBlock
-from diploee.simulation import simulate
 
 START = datetime(2018, 1, 1)
 N_MINUTES = 180
@@ -24,9 +23,8 @@ COLUMNS = ["facility_power_w", "utilization"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Three hours in minutes; local time is seven hours behind UTC."""
-    scenario = tiny_scenario({"duration": "3 h", "facility.utc_offset": "-07:00"})
     folder = tmp_path_factory.mktemp("blocks") / "run"
-    return simulate(scenario, folder, library=tiny_library(), engine="compiled")
+    return tiny_run(folder, {"duration": "3 h", "facility.utc_offset": "-07:00"})
 
 
 def joined(blocks: list[SeriesBlock], column: str) -> np.ndarray:

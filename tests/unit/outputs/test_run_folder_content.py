@@ -214,27 +214,23 @@ def test_jobs_of_several_pools_and_streams_tell_them_in_last_columns(
         assert main[column].tolist() == alone[column].tolist(), column
 
 
-def test_jobs_of_several_streams_in_one_pool_tell_their_stream_alone(
-    tmp_path: Path, library: ProfileLibrary, run: Run
+FEW = TINY["streams"]["training"] | {"target_utilization": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "last", "names"),
+    [
+        ({"streams.training": FEW, "streams.tests": FEW}, "stream", {"training", "tests"}),
+        ({"facility.pools.side": {"node_type": "node", "n_nodes": 6}}, "pool", {"main"}),
+    ],
+)
+def test_last_column_of_jobs_is_only_of_what_there_are_several_of(
+    tmp_path: Path, library: ProfileLibrary, run: Run, changes: Any, last: str, names: set[str]
 ) -> None:
-    few = {"target_utilization": 0.2}
-    changes = {
-        "streams.training": TINY["streams"]["training"] | few,
-        "streams.tests": TINY["streams"]["training"] | few,
-    }
-    jobs = run_tiny(tmp_path / "streams", library, changes).jobs()
-    assert list(jobs.columns) == [*run.jobs().columns, "stream"]
-    assert set(jobs["stream"]) == {"training", "tests"}
+    jobs = run_tiny(tmp_path / "several", library, changes).jobs()
+    assert list(jobs.columns) == [*run.jobs().columns, last]
+    assert set(jobs[last]) == names
     assert set(jobs["class"]) == {"tune/2", "tune/4", "draw/1"}
-
-
-def test_several_pools_with_one_stream_of_jobs_tell_the_pool_alone(
-    tmp_path: Path, library: ProfileLibrary, run: Run
-) -> None:
-    changes = {"facility.pools.side": {"node_type": "node", "n_nodes": 6}}
-    jobs = run_tiny(tmp_path / "pools", library, changes).jobs()
-    assert list(jobs.columns) == [*run.jobs().columns, "pool"]
-    assert set(jobs["pool"]) == {"main"}
 
 
 def test_profiles_beyond_the_range_of_int16_keep_their_names(tmp_path: Path) -> None:
@@ -365,8 +361,3 @@ def test_time_stamps_are_exact_to_the_millisecond(
         changes = {"start": f"{start}T00:00:00.{ms}", "duration": "1 h", "resolution": "1 h"}
         run = run_tiny(tmp_path / f"ms-{ms}", library, changes)
         assert run.facility().index[0] == pd.Timestamp(f"{start}T00:00:00.{ms}Z")
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"not a run folder \(no manifest\.json\)"):
-        diploee.open_run(tmp_path)

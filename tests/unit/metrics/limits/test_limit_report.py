@@ -4,13 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
+from command_line import call
 from limit_runs import check, fake_run, only
-from typer.testing import CliRunner
 
-from diploee.cli.app import application
 from diploee.errors import InputError
-from diploee.simulation import simulate
 
 
 @pytest.fixture
@@ -136,21 +134,6 @@ def test_step_under_two_seconds_is_noted_as_a_lower_bound(run_of):
     assert only(report).note == "lower bound: the profiles smear steps under 2 s"
 
 
-def test_batches_do_not_change_the_report(run_of, monkeypatch):
-    rng = np.random.default_rng(2)
-    run = run_of(2 + np.repeat(rng.normal(0, 0.2, 200), 20) + rng.normal(0, 0.05, 4_000), 1)
-    limits = {
-        "ramps": [{"interval": "10 s", "up_mw_per_s": 0.02, "down_mw_per_s": 0.02}],
-        "swings": [{"window": "1 min", "max_mw": 0.6}],
-        "band_rms": [{"low_hz": 0.01, "high_hz": 0.1, "max_rms_mw": 0.1}],
-        "peaks": [{"max_mw": 2.2}, {"max_mw": 2.0, "interval": "15 min"}],
-    }
-    whole = check(run, **limits)
-    monkeypatch.setattr("diploee.outputs.series.BATCH_ROWS", 37)
-    assert check(run, **limits) == whole
-    assert all(result.violations for result in whole.results)
-
-
 def test_missing_column_and_missing_file_are_named(run_of):
     run = run_of(np.ones(10), 60, column="other")
     with pytest.raises(InputError, match="column 'facility_power_w' is missing"):
@@ -170,44 +153,31 @@ def test_power_that_is_not_finite_is_refused(run_of):
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "tiny"
-    simulate(tiny_scenario(), folder, library=tiny_library(), engine="compiled")
-    return folder
+    return tiny_run(tmp_path_factory.mktemp("runs") / "tiny").folder
 
 
 def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     path = tmp_path / "limits.yaml"
     path.write_text("peaks:\n  - {max_mw: 0.001}\n  - {max_mw: 100}\n", encoding="utf-8")
-    shown = CliRunner().invoke(application(), ["limits", str(path), str(run_folder)])
-    assert shown.exit_code == 0
-    assert [line.split(":")[0] for line in shown.output.splitlines()] == [
+    shown = call("limits", path, run_folder)
+    assert shown.code == 0
+    assert [line.split(":")[0] for line in shown.out.splitlines()] == [
         "VIOLATED (1 violated, 1 kept; power boundary",
         "peaks.0",
         "peaks.1",
     ]
-    assert (
-        CliRunner()
-        .invoke(application(), ["limits", str(path), str(run_folder), "--fail"])
-        .exit_code
-        == 3
-    )
+    assert call("limits", path, run_folder, "--fail").code == 3
     path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8")
-    unseen = CliRunner().invoke(application(), ["limits", str(path), str(run_folder), "--fail"])
-    assert unseen.exit_code == 4 and unseen.output.startswith("NOT ASSESSABLE")
+    unseen = call("limits", path, run_folder, "--fail")
+    assert unseen.code == 4 and unseen.out.startswith("NOT ASSESSABLE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
-    assert (
-        CliRunner()
-        .invoke(application(), ["limits", str(path), str(run_folder), "--fail"])
-        .exit_code
-        == 0
-    )
+    assert call("limits", path, run_folder, "--fail").code == 0
 
 
 def test_command_prints_json(run_folder, tmp_path):
     path = tmp_path / "limits.yaml"
     path.write_text("daily_energy_mwh: 0.001\n", encoding="utf-8")
-    shown = CliRunner().invoke(application(), ["limits", str(path), str(run_folder), "--json"])
-    content = json.loads(shown.output)
+    content = json.loads(call("limits", path, run_folder, "--json").out)
     assert content["kept"] is False
     assert content["results"][0]["violations"] == 1  # two days, one after the other
     assert content["results"][0]["duration_s"] == 2 * 86_400

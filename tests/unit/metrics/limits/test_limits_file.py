@@ -3,10 +3,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import pytest
+from limit_runs import check, fake_run
 from pydantic import Field
 
 from diploee.errors import InputError
-from diploee.metrics.limits import LIMITS, Limits, LimitSpec
+from diploee.metrics.limits import LIMITS, Check, Limits, LimitSpec
 from diploee.metrics.limits.file import load_limits, shipped_limits
 
 FULL = """\
@@ -48,32 +49,82 @@ def test_every_kind_of_limit_loads(tmp_path):
     assert limits.daily_energy_mwh == 120
 
 
-def test_kind_added_after_a_first_file_is_a_key_of_the_next(tmp_path):
+class NightLimit(LimitSpec):
+    """Largest power at night."""
+
+    key = "nights"
+    max_mw: Annotated[float, Field(gt=0)]
+    what = property(lambda self: "power at night")
+
+    def checks(self, shown):
+        yield from ()
+
+
+@pytest.fixture
+def register():
+    """Register kinds, and take them out again."""
+    known, added = dict(Limits.model_fields), dict(LIMITS._added)
+    yield LIMITS.register
+    LIMITS._added.clear()
+    LIMITS._added.update(added)
+    for key in set(Limits.model_fields) - set(known):
+        del Limits.model_fields[key]
+    Limits.model_rebuild(force=True)
+
+
+def test_kind_added_after_a_first_file_is_a_key_of_the_next(tmp_path, register):
     load_limits(write(tmp_path, FULL))
+    register(NightLimit)
+    (limit,) = load_limits(write(tmp_path, "nights:\n  - {max_mw: 3}\n")).nights
+    assert limit.max_mw == 3
+    (problem,) = problems(tmp_path, "nights:\n  - {max_mw: -3}\n")
+    assert problem == ":2 nights.0.max_mw: must be a number above 0, found -3"
 
-    class NightLimit(LimitSpec):
-        """Largest power at night."""
 
-        key = "nights"
-        max_mw: Annotated[float, Field(gt=0)]
+class Unchecked(LimitSpec):
+    """Says what it limits, and checks nothing."""
 
-        @property
-        def what(self):
-            return "power at night"
+    key = "unchecked"
+    what = property(lambda self: "something")
 
-        def checks(self, shown):
-            yield from ()
 
-    try:
-        LIMITS.register(NightLimit)
-        (limit,) = load_limits(write(tmp_path, "nights:\n  - {max_mw: 3}\n")).nights
-        assert limit.max_mw == 3
-        (problem,) = problems(tmp_path, "nights:\n  - {max_mw: -3}\n")
-        assert problem == ":2 nights.0.max_mw: must be a number above 0, found -3"
-    finally:
-        LIMITS._added.pop("nights")
-        Limits.model_fields.pop("nights")
-        Limits.model_rebuild(force=True)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Unchecked, "limit kind 'unchecked': Unchecked has no 'checks'; give it all of these"),
+        (type("Odd", (NightLimit,), {"number": "mw"}), "number is 'mw', which is no field"),
+        (type("Odd", (NightLimit,), {"key": "notes"}), "files of limits have that key"),
+        (type("Odd", (NightLimit,), {"key": "ramps"}), "'ramps' is taken by RampLimit"),
+        (type("Odd", (NightLimit,), {"key": None}), "Odd: give 'key' a default, the kind's name"),
+    ],
+)
+def test_kind_that_lacks_something_is_refused_when_it_is_registered(register, kind, words):
+    with pytest.raises(InputError, match=words) as caught:
+        register(kind)
+    assert "\n" not in str(caught.value)
+
+
+def signal_fails(self, shown):
+    step_ms = shown.clock.step_ms
+    yield Check(self.what, 1.0, "MW", step_ms, step_ms, lambda stretch: stretch.nothing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"checks": lambda self, shown: None}, "its checks raised TypeError"),
+        ({"checks": lambda self, shown: shown.nothing}, "its checks raised AttributeError"),
+        ({"checks": lambda self, shown: [3]}, "checks must yield Check, found 3"),
+        ({"what": property(lambda self: self.nothing)}, "its checks raised AttributeError"),
+        ({"checks": signal_fails}, "its checks raised AttributeError: 'Stretch' object"),
+    ],
+)
+def test_kind_that_fails_on_a_run_is_named_in_one_line(tmp_path, register, changes, words):
+    register(type("Odd", (NightLimit,), changes))
+    run = fake_run(tmp_path, [1.0] * 60, 60)
+    with pytest.raises(InputError, match=f"^limit kind 'nights': {words}") as caught:
+        check(run, nights=[{"max_mw": 1}])
+    assert "\n" not in str(caught.value)
 
 
 def test_all_problems_are_named_with_line_key_and_remedy(tmp_path):
@@ -148,6 +199,9 @@ peek: 3
         ("daily_energy_mwh: .inf\n", ":1 daily_energy_mwh: "),
         ("peaks: [\n", ":2: not valid YAML"),
         ("peaks:\n  - {max_mw: 1}\npeaks: []\n", ":3 peaks: key given twice"),
+        ("name: NaN\npeaks: [{max_mw: 1}]\n", ":1 name: must be text, found NaN, what is left"),
+        ("peaks: [{max_mw: 1, note: -Infinity}]\n", ":1 peaks.0.note: must be text, found -Inf"),
+        ("notes: [inf]\npeaks: [{max_mw: 1}]\n", ":1 notes.0: must be text, found inf"),
     ],
 )
 def test_bad_file_is_refused_with_its_place(tmp_path, text, message):

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import TINY, tiny_library, tiny_scenario
+from builders import TINY, tiny_run
 
-from diploee import simulate
 from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
@@ -31,43 +30,38 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-def _run(folder: Path, changes: dict[str, Any]) -> Run:
-    return simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
-
-
 @pytest.fixture(scope="session")
 def year_run(runs: Path) -> Run:
     """The year 2018 by the half hour at UTC-07:00."""
     changes = {"duration": "1 year", "resolution": "30 min", "facility.utc_offset": "-07:00"}
-    return _run(runs / "year", changes)
+    return tiny_run(runs / "year", changes)
 
 
 @pytest.fixture(scope="session")
 def leap_run(runs: Path) -> Run:
     """The leap year 2020 by the hour."""
-    return _run(runs / "leap", {"start": "2020-01-01", "duration": "1 year", "resolution": "1 h"})
+    return tiny_run(
+        runs / "leap", {"start": "2020-01-01", "duration": "1 year", "resolution": "1 h"}
+    )
 
 
 @pytest.fixture(scope="session")
 def minute_run(runs: Path) -> Run:
     """Two days of two pools by the minute."""
-    return _run(runs / "minute", TWO_POOLS)
+    return tiny_run(runs / "minute", TWO_POOLS)
 
 
 @pytest.fixture(scope="session")
 def fine_run(runs: Path) -> Run:
     """Twenty minutes at 0.1 s."""
-    return _run(runs / "fine", {"duration": "20 min", "resolution": "0.1 s"})
+    return tiny_run(runs / "fine", {"duration": "20 min", "resolution": "0.1 s"})
 
 
 @pytest.fixture(scope="session")
 def event_run(runs: Path) -> Run:
     """Six hours of two pools by the minute at UTC-07:00, with the worst windows at 0.1 s."""
     changes = TWO_POOLS | {"duration": "6 h", "facility.utc_offset": "-07:00"}
-    scenario, library = tiny_scenario(changes), tiny_library()
-    return simulate(
-        scenario, runs / "zoomed", library=library, engine="compiled", event_windows=True
-    )
+    return tiny_run(runs / "zoomed", changes, event_windows=True)
 
 
 class LeadsAtLowLoad:
@@ -86,14 +80,9 @@ class LeadsAtLowLoad:
 @pytest.fixture(scope="session")
 def reactive_run(runs: Path) -> Run:
     """Half a day by the minute at UTC-07:00, with reactive power and event windows at 0.1 s."""
-    return simulate(
-        tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"}),
-        runs / "reactive",
-        library=tiny_library(),
-        engine="compiled",
-        event_windows=True,
-        stages=[LeadsAtLowLoad()],
-    )
+    changes = {"duration": "12 h", "facility.utc_offset": "-07:00"}
+    stages = [LeadsAtLowLoad()]
+    return tiny_run(runs / "reactive", changes, event_windows=True, stages=stages)
 
 
 @pytest.fixture

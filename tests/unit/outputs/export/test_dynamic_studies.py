@@ -7,11 +7,10 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
+from exported import stored_w
 
-from diploee import simulate
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
@@ -19,22 +18,13 @@ from diploee.outputs.export import Options, export_run
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    scenario = tiny_scenario({"duration": "2 h", "resolution": "1 s"})
     folder = tmp_path_factory.mktemp("runs") / "two_hours"
-    return simulate(scenario, folder, library=tiny_library(), engine="compiled", event_windows=True)
+    return tiny_run(folder, {"duration": "2 h", "resolution": "1 s"}, event_windows=True)
 
 
 @pytest.fixture(scope="module")
 def power_mw(run: Run) -> np.ndarray:
-    table = pq.read_table(run.folder / "facility.parquet")
-    return table.column("facility_power_w").to_numpy().astype(np.float64) / 1e6
-
-
-@pytest.fixture
-def q_table(tmp_path: Path) -> Path:
-    path = tmp_path / "q.csv"
-    path.write_text("p_mw,q_mvar\n0,-0.002\n0.1,0.018\n", encoding="utf-8")
-    return path
+    return stored_w(run) / 1e6
 
 
 def test_andes_data_are_per_unit_and_its_row_names_them(
@@ -167,8 +157,7 @@ def test_comtrade_record_gives_the_event_window_back(
 
 @pytest.mark.parametrize("name", ["comtrade", "comtrade-1999"])
 def test_stamps_of_a_comtrade_record_of_days_rise_by_its_step(tmp_path: Path, name: str) -> None:
-    scenario = tiny_scenario({"duration": "3 days", "resolution": "10 min"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = tiny_run(tmp_path / "run", {"duration": "3 days", "resolution": "10 min"})
     place = export_run(run, name, tmp_path / "record")
     config = (place / "datacenter.cfg").read_text().splitlines()
     data = (place / "datacenter.dat").read_bytes()

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
+from exported import sidecar, stored_w
 
-from diploee import simulate
 from diploee.errors import InputError
 from diploee.facility.base import REACTIVE
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
-from diploee.outputs.export.registry import sidecar_of
 
 Q_FORMATS = ["opendss", "pypsa", "pandapower", "playback"]
-
-
-def stored_w(run: Run, column: str = "facility_power_w") -> np.ndarray:
-    table = pq.read_table(run.folder / "facility.parquet")
-    return table.column(column).to_numpy().astype(np.float64)
-
-
-def sidecar(name: str, place: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(sidecar_of(place, FORMATS[name].is_folder).read_text())
-    return content
 
 
 def written_mvar(name: str, place: Path) -> np.ndarray:
@@ -49,7 +35,7 @@ def written_mvar(name: str, place: Path) -> np.ndarray:
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "psse-raw"])  # needs Q
 def test_every_sidecar_says_what_the_numbers_are(name: str, year_run: Run, tmp_path: Path) -> None:
     place = export_run(year_run, name, tmp_path / f"out{(FORMATS[name].suffixes or ('',))[0]}")
-    told = sidecar(name, place)
+    told = sidecar(place)
     files = {p.name for p in place.iterdir()} - {"diploee_export.json"} if place.is_dir() else None
     assert set(told["files"]) == (files or {place.name})
     assert told["power_boundary"].startswith("device power")
@@ -91,7 +77,7 @@ def test_openg2g_trace_is_power_per_gpu(fine_run: Run, tmp_path: Path) -> None:
     frame = pd.read_csv(place)
     assert np.diff(frame["t_s"]) == pytest.approx(0.1)
     np.testing.assert_allclose(frame["power_W"] * 48, stored_w(fine_run), atol=1e-4)
-    assert "all 48 GPUs" in sidecar("openg2g", place)["notes"][0]
+    assert "all 48 GPUs" in sidecar(place)["notes"][0]
 
 
 @pytest.mark.parametrize("name", ["openg2g", "gpu-data"])
@@ -101,11 +87,11 @@ def test_power_per_gpu_is_that_of_the_devices_not_of_the_meter(tmp_path: Path, n
         "duration": "10 min",
         "facility.stages": [{"kind": "constant_loss", "loss_fraction": 0.5}],
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     place = export_run(run, name, tmp_path / "gpu.csv")
     power_w = np.loadtxt(place, delimiter=",", skiprows=1)[:, 1]
     np.testing.assert_allclose(power_w * 48, stored_w(run, "it_power_w"), rtol=1e-6)
-    told = sidecar(name, place)
+    told = sidecar(place)
     assert told["column"] == "it_power_w"
     assert told["power_boundary"].startswith("device power")
     assert told["reactive_power"] == "none: the format holds active power alone"
@@ -195,10 +181,7 @@ def test_reactive_power_is_the_users_table_at_each_steps_mean(
     assert expected.min() < 0 < expected.max()
     found = written_mvar(name, place)
     np.testing.assert_allclose(found, expected, atol=2e-9)
-    assert (
-        "above 0 is reactive power that the facility draws"
-        in sidecar(name, place)["reactive_power"]
-    )
+    assert "above 0 is reactive power that the facility draws" in sidecar(place)["reactive_power"]
 
 
 @pytest.mark.parametrize("name", Q_FORMATS)
@@ -213,7 +196,7 @@ def test_reactive_power_of_the_run_stands_beside_its_power(
     expected = q_var.to_numpy(np.float64).reshape(-1, 1 if window else 15).mean(axis=1) / 1e6
     assert window or expected.min() < 0 < expected.max()
     np.testing.assert_allclose(written_mvar(name, place), expected, atol=2e-9)
-    told = sidecar(name, place)["reactive_power"]
+    told = sidecar(place)["reactive_power"]
     assert told.startswith(f"modelled, the run's '{REACTIVE}' (behind a filter)")
     assert "above 0 is reactive power that the facility draws" in told
 
@@ -224,7 +207,7 @@ def test_a_users_table_goes_before_the_runs_reactive_power(
     place = export_run(reactive_run, "playback", tmp_path / "x.csv", Options(q_table=q_table))
     expected = np.interp(stored_w(reactive_run) / 1e6, [0, 0.01, 0.1], [-0.002, 0, 0.018])
     np.testing.assert_allclose(written_mvar("playback", place), expected, atol=2e-9)
-    told = sidecar("playback", place)["reactive_power"]
+    told = sidecar(place)["reactive_power"]
     assert f"in q_of_p.csv, in place of the run's own '{REACTIVE}'" in told
 
 
@@ -232,7 +215,7 @@ def test_a_power_at_another_place_has_no_reactive_power(reactive_run: Run, tmp_p
     options = Options(column="it_power_w")
     place = export_run(reactive_run, "playback", tmp_path / "x.csv", options)
     assert list(pd.read_csv(place)) == ["t_s", "p_mw"]
-    assert sidecar("playback", place)["reactive_power"].startswith("none: the run holds none of")
+    assert sidecar(place)["reactive_power"].startswith("none: the run holds none of")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
-from diploee.cli.app import application
-from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.errors import OutputError, OutputExistsError
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.outputs.export.registry import FOLDER_SIDECAR
@@ -84,26 +83,6 @@ def test_force_replaces_exports_only(fine_run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "note").read_text() == "mine"
 
 
-def test_failed_export_keeps_the_old_one(fine_run: Run, tmp_path: Path) -> None:
-    place = export_run(fine_run, "opendss", tmp_path / "dss")
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with disk_of(9_000), pytest.raises(OutputError):
-        export_run(fine_run, "opendss", place, force=True)
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
-
-
-def test_interrupted_export_leaves_nothing(
-    fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("diploee.outputs.export.text.CsvFile.write", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        export_run(fine_run, "pypsa", tmp_path / "net")
-    assert not list(tmp_path.iterdir())
-
-
 def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"can't be written \(.+ is a file.*\); check --out"):
@@ -111,42 +90,23 @@ def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) ->
 
 
 def test_command_line_passes_every_option(minute_run: Run, tmp_path: Path, q_table: Path) -> None:
-    out = tmp_path / "dss"
-    arguments = ["export", "opendss", str(minute_run.folder), "--out", str(out), "--column"]
-    arguments += ["it_power_w.left", "--step", "15 min", "--from", "2018-01-01T12:00", "--to"]
-    arguments += [
-        "2018-01-02",
-        "--q-table",
-        str(q_table),
-        "--name",
-        "dc",
-        "--bus",
-        "b",
-        "--kv",
-        "69",
-    ]
-    done = CliRunner().invoke(application(), [*arguments, "--actual"])
-    assert done.exit_code == 0, done.output
+    out, span = tmp_path / "dss", ("--from", "2018-01-01T12:00", "--to", "2018-01-02")
+    power = ("--column", "it_power_w.left", "--step", "15 min", *span, "--q-table", q_table)
+    load = ("--name", "dc", "--bus", "b", "--kv", 69, "--actual")
+    done = call("export", "opendss", minute_run.folder, "--out", out, *power, *load)
+    assert done.code == 0, done.err
     script = (out / "dc.dss").read_text()
     assert "npts=48 minterval=15 pmult=(file=p.csv) qmult=(file=q.csv) useactual=yes" in script
     assert "New Load.dc bus1=b kV=69 " in script
 
 
-def test_command_line_names_every_format_in_its_help() -> None:
-    text = CliRunner().invoke(application(), ["export", "--help"], env={"COLUMNS": "300"}).output
-    assert all(name in text for name in FORMATS)
-
-
 @pytest.mark.slow
 def test_command_line_takes_year_leap_day_and_zone(leap_run: Run, tmp_path: Path) -> None:
-    arguments = ["export", "sam", str(leap_run.folder), "--out", str(tmp_path / "x.csv")]
-    arguments += ["--year", "2020", "--leap-day", "drop-feb29", "--quiet"]
-    assert CliRunner().invoke(application(), arguments).output == ""
-    failed = CliRunner().invoke(
-        application(), [*arguments, "--time-zone", "America/Denver", "--force"]
-    )
-    assert isinstance(failed.exception, InputError)
-    assert "--time-zone: the format 'sam' has no use for it" in str(failed.exception)
+    command = ("export", "sam", leap_run.folder, "--out", tmp_path / "x.csv", "--quiet")
+    year = ("--year", 2020, "--leap-day", "drop-feb29")
+    assert call(*command, *year).out == ""
+    failed = call(*command, *year, "--time-zone", "America/Denver", "--force")
+    assert failed.problem.startswith("--time-zone: the format 'sam' has no use for it")
 
 
 def test_default_place_is_beside_the_run_folder_even_from_within(

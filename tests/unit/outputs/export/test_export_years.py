@@ -7,25 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
+from exported import sidecar, stored_w
 
-from diploee import simulate
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
 
 
 def hourly_kw(run: Run) -> np.ndarray:
-    power_w = pq.read_table(run.folder / "facility.parquet").column("facility_power_w").to_numpy()
     per_hour = 3_600_000 // run.scenario.resolution_ms
-    return power_w.astype(np.float64).reshape(-1, per_hour).mean(axis=1) / 1e3
-
-
-def sidecar(place: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(place.with_name(f"{place.name}.meta.json").read_text())
-    return content
+    return stored_w(run).reshape(-1, per_hour).mean(axis=1) / 1e3
 
 
 @pytest.mark.parametrize("name", ["8760", "sam", "reopt"])
@@ -52,8 +45,7 @@ def test_one_value_a_line_without_header(
 
 @pytest.mark.slow
 def test_quarter_hours_give_35040_lines(tmp_path: Path) -> None:
-    scenario = tiny_scenario({"duration": "1 year", "resolution": "15 min"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = tiny_run(tmp_path / "run", {"duration": "1 year", "resolution": "15 min"})
     place = export_run(run, "sam", None, Options(step="15 min"))
     assert place == tmp_path / "run-sam.csv"
     assert len(place.read_text().splitlines()) == 35_040
@@ -116,9 +108,7 @@ def test_run_without_a_whole_calendar_year_is_refused_in_one_line(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     changes = {**changes, "streams.training.target_utilization": 0.05}
-    run = simulate(
-        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
+    run = tiny_run(tmp_path / "run", changes)
     with pytest.raises(InputError) as caught:
         export_run(run, "sam")
     text = str(caught.value)
@@ -135,9 +125,7 @@ def test_one_of_several_years_must_be_chosen(tmp_path: Path) -> None:
         "resolution": "1 h",
         "streams.training.target_utilization": 0.05,
     }
-    run = simulate(
-        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
+    run = tiny_run(tmp_path / "run", changes)
     drop_last = Options(leap_day="drop-last-day")
     with pytest.raises(InputError, match="holds the years 2019, 2020; choose one with --year"):
         export_run(run, "sam", options=drop_last)

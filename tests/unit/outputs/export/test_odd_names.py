@@ -8,7 +8,7 @@ from shutil import copytree
 
 import pyarrow.parquet as pq
 import pytest
-from builders import TINY, tiny_data, tiny_library, tiny_scenario
+from builders import TINY, tiny_data, tiny_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from diploee.model import LONGEST_NAME
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
 from diploee.scenario import scenario_from_dict
-from diploee.simulation import simulate
 
 ODD = ("a, \"b\"; 'c'", "=1+1", "! x", "größe [W]", "new load.x")
 COMMANDS = ("New LoadShape.", "New Load.", "!")
@@ -36,8 +35,7 @@ def two_pools(name: str) -> dict[str, object]:
 def test_odd_names_are_one_cell_of_a_csv_file_and_no_command_of_a_script(
     name: str, tmp_path: Path
 ) -> None:
-    scenario = tiny_scenario(two_pools(name))
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = tiny_run(tmp_path / "run", two_pools(name))
     options = Options(column=f"it_power_w.{name}")
     place = export_run(run, "csv", tmp_path / "power.csv", options)
     with place.open(newline="", encoding="utf-8") as file:

@@ -6,9 +6,8 @@ import csv
 from pathlib import Path
 
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
-from diploee import simulate
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
@@ -20,7 +19,9 @@ NODE_MW = (4 * 700 + 2 * 360) / 1e6
 @pytest.fixture(scope="module")
 def years(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Fourteen months over three calendar years of a site that grows twice."""
-    site = tiny_scenario(
+    folder = tmp_path_factory.mktemp("build-out") / "run"
+    return tiny_run(
+        folder,
         {
             "start": "2026-12-01",
             "duration": "14 months",
@@ -32,10 +33,8 @@ def years(tmp_path_factory: pytest.TempPathFactory) -> Run:
                 {"since": "2027-03-01", "n_nodes": 8},
                 {"since": "2027-07-01", "n_nodes": 10},
             ],
-        }
+        },
     )
-    folder = tmp_path_factory.mktemp("build-out") / "run"
-    return simulate(site, folder, library=tiny_library(), engine="compiled")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,7 @@ def test_capacity_is_rated_where_the_demand_is_taken(tmp_path: Path) -> None:
         "facility.node_types.node.ac_power": "air_hgx",
         "facility.stages": ["ups", "transformers", "point_of_interconnection"],
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     for column, rated_w in (
         ("facility_power_w", rated_at_meter_w(run.scenario)),
         ("it_power_w", 12 * NODE_MW * 1e6),

@@ -1,14 +1,56 @@
-"""COMTRADE: a record of an event window that relay, PMU and EMT tools read."""
+"""Dynamic studies: the data of an ANDES TimeSeries, and COMTRADE records."""
 
 from __future__ import annotations
 
-from functools import partial
+import csv
 
 import numpy as np
 
 from diploee.errors import InputError, printable
-from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.base import ExportRequest, Written
+from diploee.outputs.export.text import csv_file
 from diploee.units import MS_PER_S
+
+ROW = "TimeSeries.csv"
+HEAD = ("idx", "u", "name", "mode", "path", "sheet", "fields", "tkey", "model", "dev", "dests")
+
+
+def write_andes(request: ExportRequest) -> Written:
+    """Write the data of a TimeSeries device and the row of a case that plays it."""
+    options = request.options
+    data = f"{options.name}.csv"
+    fields, dests = ["p_pu"], ["Ppf"]
+    if request.has_reactive:
+        fields, dests = [*fields, "q_pu"], [*dests, "Qpf"]
+    first: list[float] = []
+    with csv_file(request.path / data, ("t", *fields)) as write:
+        for block in request.series.blocks():
+            # The solver's times are floats of three decimals, as `time_s` gives them.
+            per_unit = [np.round(c / options.mva, 9) for c in request.power_columns(block)]
+            first = first or [float(values[0]) for values in per_unit]
+            write(block.time_s, *per_unit)
+    row = (
+        f"{options.name}_ts", "1", options.name, "1", data, "0", ",".join(fields), "t", "PQ",
+        options.name, ",".join(dests),
+    )  # fmt: skip
+    with (request.path / ROW).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows((HEAD, row))
+    start = ", ".join(f"{name}0={value!r}" for name, value in zip("pq", first, strict=False))
+    return Written(
+        {
+            data: f"t: s since the first step's start; {', '.join(fields)}: pu of "
+            f"{options.mva:g} MVA",
+            ROW: "the row of the sheet TimeSeries of a case; its dev is the idx of the PQ",
+        },
+        (
+            f"ss.add('TimeSeries', ...) takes the row before ss.setup(); give the PQ "
+            f"'{options.name}' {start}, or the run begins with a step",
+            "before setup: PQ.config.update(p2p=1, p2z=0, q2q=1, q2z=0), else the load becomes an "
+            "impedance",
+            "mode 1 holds each value until the next t: it is a mean over the step",
+        ),
+    )
+
 
 MOST_SAMPLES = 999_999
 """Samples of a record; what is longer is no record of an event."""
@@ -19,7 +61,8 @@ TIME_FACTOR = 100
 INT32_MAX = 2**31 - 1
 
 
-def _write(request: ExportRequest, revision: int) -> Written:
+def write_comtrade(request: ExportRequest, revision: int) -> Written:
+    """Write a record of an event window that relay, PMU and EMT tools read."""
     series = request.series
     if series.n_steps > MOST_SAMPLES:
         raise InputError(
@@ -86,22 +129,3 @@ def _config(
         f"{factor}",
         *(["0,x", "B,3"] if revision == 2013 else []),
     ]
-
-
-COMTRADE, COMTRADE_1999 = (
-    Format(
-        name=name,
-        summary=summary,
-        write=partial(_write, revision=revision),
-        suffixes=(),
-        options=frozenset({"q_table", "name"}),
-    )
-    for name, revision, summary in (
-        (
-            "comtrade",
-            2013,
-            "COMTRADE 2013 record (FLOAT32) of an event window or a span: P, and Q where known",
-        ),
-        ("comtrade-1999", 1999, "COMTRADE 1999 record (ASCII), which older tools read"),
-    )
-)
