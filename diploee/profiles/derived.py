@@ -245,21 +245,11 @@ def capped_power_w(power_w: Float64Array, cpu_w: float, power: float) -> Float64
 
 @dataclass(frozen=True, eq=False)
 class CappedProfile(DerivedProfile):
-    """A profile as capped GPUs play it.
+    """A profile as capped GPUs play it."""
 
-    Parameters
-    ----------
-    of : PowerProfile, StoredProfile or DerivedProfile
-        The profile without a cap.
-    node : NodeType
-        Nodes that it runs on.
-    speed, power : float
-        Rate of work and power of the GPUs, over those without a cap.
-    """
-
-    node: NodeType
-    speed: float
-    power: float
+    node: NodeType  # nodes that it runs on
+    speed: float  # rate of work, over that without a cap
+    power: float  # power of the GPUs, over that without a cap
 
     def power_w(self, base: PowerProfile) -> Float64Array:
         """Return its power [W]."""

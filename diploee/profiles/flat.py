@@ -23,12 +23,7 @@ def flat_profile(
 ) -> PowerProfile:
     """Return one hour of 1 kW on one node.
 
-    Parameters
-    ----------
-    profile_id, source : str
-        What it stands for.
-    averaging_window_s : float
-        Time over which the load is known as a mean [s]; no swing faster than that is claimed.
+    No swing faster than `averaging_window_s` is claimed: the load is known as a mean over it.
     """
     return PowerProfile(
         profile_id=profile_id,

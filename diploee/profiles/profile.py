@@ -29,57 +29,25 @@ def check_argument(name: str, value: float | None, least: float, most: float) ->
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a profile comes from and what it can support.
+    """Where a profile comes from and what it can support."""
 
-    Parameters
-    ----------
-    kind : {"measured", "reference"}
-        ``reference`` profiles are synthesised from published facts.
-    source : str
-        Publication, data set or file names.
-    licence : str
-        Licence of the source; ``"unknown"`` where it is not stated.
-    source_sha256 : str, optional
-        SHA-256 of the source files, joined in order of their names.
-    power_boundary : str
-        What the power includes.
-    sampling_interval_s : float
-        Interval of the original readings [s].
-    averaging_window_s : float or None
-        Window over which the driver averages each reading [s]; None where it is unknown.
-    bandwidth_hz : float
-        Highest frequency that the readings support [Hz]; nothing is claimed above it.
-    notes : str, optional
-        Assumptions and remarks.
-    counts : dict of str to int, optional
-        Readings dropped or repaired on import, by cause.
-    gpus_per_node : int, optional
-        GPUs of each node; None where it is unknown.
-    gpu_tdp_w : float, optional
-        Thermal design power of one GPU [W]; None where it is unknown.
-    gpu_model : str, optional
-        Name of the GPU; None where it is unknown.
-    power_factor : float
-        Factor on the power as measured, by which a run plays it on other GPUs.
-    phases : dict of str to list, optional
-        Start and end [s from the start of the profile] of each part of the run that its events
-        tell, by its name, such as ``training``.
-    """
-
-    kind: Literal["measured", "reference"]
-    source: str
-    licence: str
-    sampling_interval_s: float
+    kind: Literal["measured", "reference"]  # `reference` is synthesised from published facts
+    source: str  # publication, data set or file names
+    licence: str  # licence of the source; "unknown" where it is not stated
+    sampling_interval_s: float  # interval of the original readings [s]
+    # Window over which the driver averages each reading [s]; None where it is unknown
     averaging_window_s: float | None
-    bandwidth_hz: float
-    source_sha256: str = ""
-    power_boundary: str = DEVICE_POWER
-    notes: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
-    gpus_per_node: int | None = None
-    gpu_tdp_w: float | None = None
+    bandwidth_hz: float  # highest frequency that the readings support; nothing is claimed above it
+    source_sha256: str = ""  # of the source files, joined in order of their names
+    power_boundary: str = DEVICE_POWER  # what the power includes
+    notes: str = ""  # assumptions and remarks
+    counts: dict[str, int] = field(default_factory=dict)  # readings dropped or repaired, by cause
+    gpus_per_node: int | None = None  # None where it is unknown, as for the next two
+    gpu_tdp_w: float | None = None  # thermal design power of one GPU [W]
     gpu_model: str | None = None
-    power_factor: float = 1.0
+    power_factor: float = 1.0  # factor on the power as measured, to play it on other GPUs
+    # Start and end [s from the start of the profile] of each part of the run that its events say,
+    # by its name, such as `training`
     phases: dict[str, list[list[float]]] = field(default_factory=dict)
 
 

@@ -12,7 +12,7 @@ import yaml
 from command_line import call
 from serving_builders import load_curves, one_service, plan_services, serving_data
 
-from diploee.profiles import read_profile
+from diploee.profiles.store import read_profile
 from diploee.scenario import scenario_from_dict
 
 SIZES = [8, 16, 32, 64, 128, 256, 512, 1024]
