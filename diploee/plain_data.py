@@ -128,7 +128,8 @@ def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
     for part in detail["loc"]:
         if isinstance(data, Mapping):
             known = next((key for key in data if str(key) == str(part)), None)
-            if part == "[key]" or (known is None and not _is_last_and_missing(detail, part)):
+            lacks = detail["type"] == "missing" and part == detail["loc"][-1]
+            if part == "[key]" or (known is None and not lacks):
                 continue
             key_path.append(part if known is None else known)
             data = data.get(known)
@@ -136,10 +137,6 @@ def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
             key_path.append(part)
             data = data[part]
     return tuple(key_path)
-
-
-def _is_last_and_missing(detail: ErrorDetails, part: str | int) -> bool:
-    return detail["type"] == "missing" and part == detail["loc"][-1]
 
 
 def _message(detail: ErrorDetails, root: Any) -> str:
@@ -161,7 +158,8 @@ def _message(detail: ErrorDetails, root: Any) -> str:
     allowed_here = _allowed(kind, _at(root, key_path), context)
     if not allowed_here:  # a message of the model's own, or of a kind that no model here uses
         return detail["msg"]
-    return f"must be {allowed_here}, found {found}{_remedy(kind)}"
+    remedy = "; put it in quotes" if kind in ("string_type", "invalid_key") else ""
+    return f"must be {allowed_here}, found {found}{remedy}"
 
 
 def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
@@ -186,10 +184,6 @@ def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
         "tuple_type": "a list",
         "bool_type": "true or false",
     }.get(kind, "")
-
-
-def _remedy(kind: str) -> str:
-    return "; put it in quotes" if kind in ("string_type", "invalid_key") else ""
 
 
 def _number(kind: str, annotation: Any, context: dict[str, Any]) -> str:
