@@ -284,7 +284,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found.
+    """Result of a check.
 
     `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
     `warnings` name pools that are asked for more nodes than they have.

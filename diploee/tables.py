@@ -255,7 +255,7 @@ class Range:
 
     @property
     def noun(self) -> str:
-        """What is allowed, without its bounds."""
+        """Allowed values in words, without their bounds."""
         return "a number"
 
     @property

@@ -141,7 +141,7 @@ class WeatherSpec(Kind):
         """Return the year of weather, read by calling `read` with a reader, file and options."""
 
     def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
-        """Return the weather over a run; files are in the folder, and `read` is as of `year`."""
+        """Return the weather over a run; files are in the folder, and `read` is as in `year`."""
         year = self.year(folder, read).shifted(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
         return year.over(clock, zone, self.typical)

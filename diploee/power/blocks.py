@@ -365,7 +365,7 @@ _worker: dict[str, PowerModel] = {}
 def _remote_block(
     run: tuple[str, bytes], segments: Segments, t0_ms: int, n_steps: int, spectral: bool
 ) -> PowerBlock:
-    """Compute a block of a pickled model in a worker; arguments as of `PowerModel.block`."""
+    """Compute a block of a pickled model in a worker; arguments as in `PowerModel.block`."""
     token, pickled = run
     with _lock:  # a worker may have several threads
         if token not in _worker:

@@ -18,12 +18,12 @@ class Segments(Table):
     start_ms: Int64Array = column("int64")  # span of the segment [ms], start before end
     end_ms: Int64Array = column("int64")
     pool_id: Int16Array = column("int16")  # pool whose nodes it occupies
-    # Nodes that it occupies; slots in a pool that allocates GPUs, as of `JobTable`
+    # Nodes that it occupies; slots in a pool that allocates GPUs, as in `JobTable`
     n_nodes: Int32Array = column("int32")
     profile_id: Int32Array = column("int32")  # index into the library
     offset_ms: Int64Array = column("int64")  # place in the profile at which it starts [ms]
     weight: Float64Array = column("float64")  # factor on the profile's power
-    # Whose it is: a job's number and class as of `owner_of_jobs`, or `OF_SERVICES`. Segments that
+    # Whose it is: a job's number and class as in `owner_of_jobs`, or `OF_SERVICES`. Segments that
     # start together are summed in the order of their owners
     owner: Int64Array = column("int64", default=0)
 
