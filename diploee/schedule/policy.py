@@ -9,7 +9,7 @@ at which neither a submission nor an end would.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from types import MappingProxyType
@@ -66,9 +66,6 @@ class ClusterView(Protocol):
         That is its start plus its estimate; of a job that has run longer the next ms.
         """
         ...
-
-    signals: Mapping[str, Callable[[int], float]]
-    """Outside signals by name, such as a price, each a function of the time [ms]."""
 
     def wake_at(self, time_ms: int) -> None:
         """Ask for another decision at a time [ms], after now."""

@@ -345,7 +345,7 @@ def _engine(
         return made
     from diploee.schedule.simpy_engine import SimpyCluster
 
-    return SimpyCluster(standing.first, policy, None, begin_ms, standing.added)
+    return SimpyCluster(standing.first, policy, begin_ms, standing.added)
 
 
 def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:

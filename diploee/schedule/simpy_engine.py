@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ class SimpyCluster(SimpyLoop, Viewed):
         self,
         n_nodes: int,
         policy: Policy,
-        signals: Mapping[str, Callable[[int], float]] | None = None,
         begin_ms: int = 0,
         added: Sequence[tuple[int, int]] = (),
     ) -> None:
@@ -35,7 +34,6 @@ class SimpyCluster(SimpyLoop, Viewed):
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()
         self.running: dict[int, int] = {}
-        self.signals: Mapping[str, Callable[[int], float]] = signals or {}
         # Of the jobs that wait or run. Python's integers: reading one element of a NumPy array
         # costs ten times as much.
         self.job_n_nodes: dict[int, int] = {}

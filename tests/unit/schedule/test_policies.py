@@ -51,16 +51,6 @@ class NotBefore:
         return StrictFifo().select(view)
 
 
-class WhenCheap:
-    """Starts jobs only while the outside price is low, asking again every 10 ms."""
-
-    def select(self, view: ClusterView) -> Sequence[int]:
-        if view.signals["price"](view.now_ms) > 50:
-            view.wake_at(view.now_ms + 10)
-            return []
-        return StrictFifo().select(view)
-
-
 class Greedy:
     """Starts everything, whether it fits or not."""
 
@@ -86,14 +76,6 @@ def test_wake_at_asks_the_policy_at_a_time_of_its_own() -> None:
 
 def test_a_wake_beyond_the_horizon_does_no_harm() -> None:
     assert start_ms(job_table([3], [1], [10]), 4, NotBefore(500), horizon_ms=400) == [NEVER_MS]
-
-
-def test_a_policy_reads_outside_signals() -> None:
-    jobs = job_table([0, 1], [1, 1], [5, 5])
-    cluster = SimpyCluster(2, WhenCheap(), {"price": lambda now_ms: 100 - now_ms})
-    numbers, started_ms = cluster.advance(jobs, 1_000)
-    assert numbers.tolist() == [0, 1]
-    assert started_ms.tolist() == [50, 50]
 
 
 def test_node_counts_are_never_exceeded_by_any_policy() -> None:
@@ -298,22 +280,6 @@ def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) ->
         reached = run.metrics["utilization"]["mean"]
         assert reached == pytest.approx(match["matched_utilization"], rel=1e-9)
     assert own.metrics["utilization"]["max"] <= 0.5 < fifo.metrics["utilization"]["max"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", [StrictFifo, ShortestFirst])
-@pytest.mark.parametrize("window_ms", [1, 7, 100, 3_000])
-def test_windows_change_no_start(policy: type[Policy], window_ms: int) -> None:
-    rng = np.random.default_rng(1)
-    jobs = job_table(
-        np.sort(rng.integers(0, 1_700, 100)),
-        rng.choice([1, 2, 4, 8], 100),
-        rng.integers(10, 200, 100),
-    )
-    pool = Pool(node_type="any", n_nodes=8)
-    whole = schedule_pool(jobs, pool, 3_500, policy=policy())
-    parts = schedule_pool(jobs, pool, 3_500, policy=policy(), window_ms=window_ms)
-    assert parts.start_ms.tolist() == whole.start_ms.tolist()
 
 
 POOL = Pool(node_type="node", n_nodes=2)
