@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast, get_args
+from typing import Any, NoReturn, TypeVar, cast, get_args, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -168,7 +169,7 @@ def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
     if kind.startswith(("datetime", "date", "timezone")):
         return "an ISO date such as 2018-01-01"
     if kind.startswith(("model", "dict", "mapping", "dataclass")):
-        keys = _keys(annotation)
+        keys = tuple(_fields(annotation))
         return f"a group of keys ({one_of(keys)})" if keys else "a group of keys"
     if kind == "string_pattern_mismatch":
         return _TEXT_PATTERNS.get(str(context.get("pattern")), f"like {context.get('pattern')}")
@@ -221,10 +222,8 @@ def _at(root: Any, key_path: Sequence[str | int]) -> Any:
     """Return the annotation, with its limits, of the value at a location."""
     here = root
     for part, following in zip(key_path, (*key_path, "")[1:], strict=True):
-        model = _model(here)
-        if model is not None:
-            field = model.model_fields.get(str(part))
-            here = (field.annotation, *field.metadata) if field else None
+        if fields := _fields(here):
+            here = fields.get(str(part))
         elif part != "[key]":  # which follows a key that is wrong itself
             arguments = _arguments(here)
             here = arguments[0 if following == "[key]" else -1] if arguments else None
@@ -268,19 +267,20 @@ def _allows(here: Any, kind: type) -> bool:
     return any(part is kind for part in _flat(here))
 
 
-def _model(here: Any) -> type[BaseModel] | None:
-    models = [p for p in _flat(here) if isinstance(p, type) and issubclass(p, BaseModel)]
-    return models[0] if models else None
+def _fields(here: Any) -> dict[str, Any]:
+    """Return the annotation of each key of a group; none where there is no group."""
+    for part in _flat(here):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            known = part.model_fields.items()
+            return {name: (field.annotation, *field.metadata) for name, field in known}
+        if isinstance(part, type) and is_dataclass(part):
+            return get_type_hints(part, include_extras=True)
+    return {}
 
 
 def allowed_keys(root: Any, key_path: Sequence[str | int]) -> tuple[str, ...]:
     """Return the keys of the group at a location; none where there is no group."""
-    return _keys(_at(root, key_path))
-
-
-def _keys(here: Any) -> tuple[str, ...]:
-    model = _model(here)
-    return tuple(model.model_fields) if model else ()
+    return tuple(_fields(_at(root, key_path)))
 
 
 MAX_BYTES = 1 << 30

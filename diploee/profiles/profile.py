@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from diploee.errors import ProfileError, shown
-from diploee.tables import Float32Array, Float64Array
+from diploee.scenario.loading import MAX_DEVICES
+from diploee.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.units import MS_PER_S
 
 DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
@@ -27,28 +29,39 @@ def check_argument(name: str, value: float | None, least: float, most: float) ->
         raise ProfileError(f"{name} is {shown(value)}, expected {least:,} to {most:,}")
 
 
+_Positive = Annotated[float, Field(gt=0, le=MAX_SIZE, strict=True)]
+_Span = Annotated[
+    list[Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)]],
+    Field(min_length=2, max_length=2),
+]
+
+
 @dataclass(frozen=True)
 class Provenance:
-    """Where a profile comes from and what it can support."""
+    """Where a profile comes from and what it can support; files are checked as it is annotated."""
 
     kind: Literal["measured", "reference"]  # `reference` is synthesised from published facts
     source: str  # publication, data set or file names
     licence: str  # licence of the source; "unknown" where it is not stated
-    sampling_interval_s: float  # interval of the original readings [s]
+    sampling_interval_s: _Positive  # interval of the original readings [s]
     # Window over which the driver averages each reading [s]; None where it is unknown
-    averaging_window_s: float | None
-    bandwidth_hz: float  # highest frequency that the readings support; nothing is claimed above it
+    averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
+    bandwidth_hz: _Positive  # highest frequency that the readings support; nothing above is claimed
     source_sha256: str = ""  # of the source files, joined in order of their names
     power_boundary: str = DEVICE_POWER  # what the power includes
     notes: str = ""  # assumptions and remarks
-    counts: dict[str, int] = field(default_factory=dict)  # readings dropped or repaired, by cause
-    gpus_per_node: int | None = None  # None where it is unknown, as for the next two
-    gpu_tdp_w: float | None = None  # thermal design power of one GPU [W]
+    # Readings dropped or repaired on import, by cause
+    counts: dict[str, Annotated[int, Field(ge=0, strict=True)]] = field(default_factory=dict)
+    # None where it is unknown, as for the next two
+    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = None
+    gpu_tdp_w: _Positive | None = None  # thermal design power of one GPU [W]
     gpu_model: str | None = None
-    power_factor: float = 1.0  # factor on the power as measured, to play it on other GPUs
+    power_factor: _Positive = 1.0  # factor on the power as measured, to play it on other GPUs
     # Start and end [s from the start of the profile] of each part of the run that its events say,
     # by its name, such as `training`
-    phases: dict[str, list[list[float]]] = field(default_factory=dict)
+    phases: dict[str, list[_Span]] = field(default_factory=dict)
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 PUBLISHED_NODE = Provenance(
