@@ -24,7 +24,7 @@ from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
 from diploee.site import scaled
-from diploee.steps import generate_jobs, power_series, schedule_jobs
+from diploee.steps import generate_jobs, job_segments, power_series, schedule_jobs
 
 N_NODES = 64
 JOB = {
@@ -171,7 +171,7 @@ def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
     total_j = metrics_of(fine_run)["power"]["energy_mwh"] * 3.6e9
     assert job_j + others_h * IDLE_W * 3_600 == pytest.approx(total_j, rel=1e-6)
     with pytest.raises(InputError, match="what synchronous jobs play"):
-        job_energy_j(schedule, work.library, scenario)
+        job_segments(schedule, work.library, scenario)
 
 
 def test_windows_and_a_longer_run_change_nothing(tmp_path: Path) -> None:
