@@ -15,7 +15,8 @@ from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Tab
 class Segments(Table):
     """From `start_ms` to `end_ms`, add `weight` times a profile, read from `offset_ms` on."""
 
-    start_ms: Int64Array = column("int64")  # span of the segment [ms], start before end
+    # Span of the segment [ms], start before end
+    start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
     pool_id: Int16Array = column("int16")  # pool whose nodes it occupies
     # Nodes that it occupies; slots in a pool that allocates GPUs, as in `JobTable`

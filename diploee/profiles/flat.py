@@ -23,7 +23,12 @@ def flat_profile(
 ) -> PowerProfile:
     """Return one hour of 1 kW on one node.
 
-    No swing faster than `averaging_window_s` is claimed: the load is known as a mean over it.
+    Parameters
+    ----------
+    profile_id, source : str
+        Id and origin of the load that it is for.
+    averaging_window_s : float
+        Time over which the load is known as a mean [s]; no swing faster than that is claimed.
     """
     return PowerProfile(
         profile_id=profile_id,

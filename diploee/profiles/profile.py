@@ -52,10 +52,10 @@ class Provenance:
     notes: str = ""  # assumptions and remarks
     # Readings dropped or repaired on import, by cause
     counts: dict[str, Annotated[int, Field(ge=0, strict=True)]] = field(default_factory=dict)
-    # None where it is unknown, as for the next two
+    # GPUs of each node; None where it is unknown, as for the next two
     gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = None
     gpu_tdp_w: _Positive | None = None  # thermal design power of one GPU [W]
-    gpu_model: str | None = None
+    gpu_model: str | None = None  # name of the GPU
     power_factor: _Positive = 1.0  # factor on the power as measured, to play it on other GPUs
     # Start and end [s from the start of the profile] of each part of the run that its events say,
     # by its name, such as `training`

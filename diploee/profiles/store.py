@@ -72,8 +72,26 @@ def write_profile(
 ) -> None:
     """Write a profile, whole or not at all; the same profile and pyarrow give the same bytes.
 
-    `force` replaces a file, `joins` are results that it is to appear with, and `inputs` what it is
-    made of, which is never replaced.
+    Parameters
+    ----------
+    profile : PowerProfile
+        The profile.
+    path : pathlib.Path
+        Its file.
+    force : bool
+        Replace a file that stands there.
+    joins : Writing, optional
+        Results that it is to appear with.
+    inputs : iterable of pathlib.Path
+        Its sources, which are never replaced.
+
+    Raises
+    ------
+    InputError
+        If its id, node count, step or provenance are none that could be read back, or the place
+        is taken.
+    OutputError
+        If the file can't be written.
     """
     power_w = profile.power_w
     whole_watts = bool(np.all(_fits_int32(power_w)))
@@ -120,16 +138,10 @@ def add_profile(
 
     Parameters
     ----------
-    profile : PowerProfile
-        The profile.
+    profile, force, joins, inputs
+        As for `write_profile`.
     folder : pathlib.Path
         The library; made if it does not exist.
-    force : bool
-        Replace a profile of the same id.
-    joins : Writing, optional
-        Results that it is to appear with.
-    inputs : iterable of pathlib.Path
-        What it is made of, which is never replaced.
 
     Returns
     -------
@@ -139,8 +151,7 @@ def add_profile(
     Raises
     ------
     InputError
-        If its id can't be a file name, or is taken and `force` is not set; or if its provenance is
-        none that could be read back.
+        If its id can't be a file name, or is taken and `force` is not set.
     OutputError
         If the file can't be written.
     """

@@ -31,7 +31,8 @@ class Runs(Table):
     """Stretches of jobs, cut at every span of `DRAW_MS` from the start of the run on."""
 
     job: Int64Array = column("int64")  # row of the job table
-    start_ms: Int64Array = column("int64")  # span of the stretch [ms]
+    # Span of the stretch [ms]
+    start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
     n_nodes: Int32Array = column("int32")  # nodes that it is on
     # Work done before and after it, in ms of an uncapped run on the nodes asked for
