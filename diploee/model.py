@@ -266,16 +266,8 @@ T = TypeVar("T", bound=Model)
 class Kinds(Generic[T]):
     """The kinds that one key of the scenario may name.
 
-    Parameters
-    ----------
-    what : str
-        What they are, for messages: ``stage``.
-    base : type
-        Base class of the specs.
-    home : str
-        The module that declares them, or a package with modules, such as ``diploee.facility``.
-    key : str
-        The key that says which, or the attribute of the class.
+    `what` they are is for messages; `home` is the module that declares them, or a package with
+    modules, such as ``diploee.facility``; `key` says which one, or is an attribute of its class.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
@@ -450,13 +442,7 @@ class Registry(Mapping[str, F]):
 
 
 class NameIn:
-    """As metadata of an annotation of text: a name of a registry.
-
-    Parameters
-    ----------
-    home, registry : str
-        The registry's module, which is imported when a name is given, and its name there.
-    """
+    """As metadata of an annotation of text: a name of a registry, whose module is opened for it."""
 
     def __init__(self, home: str, registry: str) -> None:
         self._home, self._registry = home, registry

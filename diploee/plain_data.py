@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast, get_args
+from typing import Any, NoReturn, TypeVar, cast, get_args, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -128,7 +129,8 @@ def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
     for part in detail["loc"]:
         if isinstance(data, Mapping):
             known = next((key for key in data if str(key) == str(part)), None)
-            if part == "[key]" or (known is None and not _is_last_and_missing(detail, part)):
+            lacks = detail["type"] == "missing" and part == detail["loc"][-1]
+            if part == "[key]" or (known is None and not lacks):
                 continue
             key_path.append(part if known is None else known)
             data = data.get(known)
@@ -136,10 +138,6 @@ def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
             key_path.append(part)
             data = data[part]
     return tuple(key_path)
-
-
-def _is_last_and_missing(detail: ErrorDetails, part: str | int) -> bool:
-    return detail["type"] == "missing" and part == detail["loc"][-1]
 
 
 def _message(detail: ErrorDetails, root: Any) -> str:
@@ -161,7 +159,8 @@ def _message(detail: ErrorDetails, root: Any) -> str:
     allowed_here = _allowed(kind, _at(root, key_path), context)
     if not allowed_here:  # a message of the model's own, or of a kind that no model here uses
         return detail["msg"]
-    return f"must be {allowed_here}, found {found}{_remedy(kind)}"
+    remedy = "; put it in quotes" if kind in ("string_type", "invalid_key") else ""
+    return f"must be {allowed_here}, found {found}{remedy}"
 
 
 def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
@@ -170,7 +169,7 @@ def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
     if kind.startswith(("datetime", "date", "timezone")):
         return "an ISO date such as 2018-01-01"
     if kind.startswith(("model", "dict", "mapping", "dataclass")):
-        keys = _keys(annotation)
+        keys = tuple(_fields(annotation))
         return f"a group of keys ({one_of(keys)})" if keys else "a group of keys"
     if kind == "string_pattern_mismatch":
         return _TEXT_PATTERNS.get(str(context.get("pattern")), f"like {context.get('pattern')}")
@@ -186,10 +185,6 @@ def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
         "tuple_type": "a list",
         "bool_type": "true or false",
     }.get(kind, "")
-
-
-def _remedy(kind: str) -> str:
-    return "; put it in quotes" if kind in ("string_type", "invalid_key") else ""
 
 
 def _number(kind: str, annotation: Any, context: dict[str, Any]) -> str:
@@ -227,10 +222,8 @@ def _at(root: Any, key_path: Sequence[str | int]) -> Any:
     """Return the annotation, with its limits, of the value at a location."""
     here = root
     for part, following in zip(key_path, (*key_path, "")[1:], strict=True):
-        model = _model(here)
-        if model is not None:
-            field = model.model_fields.get(str(part))
-            here = (field.annotation, *field.metadata) if field else None
+        if fields := _fields(here):
+            here = fields.get(str(part))
         elif part != "[key]":  # which follows a key that is wrong itself
             arguments = _arguments(here)
             here = arguments[0 if following == "[key]" else -1] if arguments else None
@@ -274,19 +267,20 @@ def _allows(here: Any, kind: type) -> bool:
     return any(part is kind for part in _flat(here))
 
 
-def _model(here: Any) -> type[BaseModel] | None:
-    models = [p for p in _flat(here) if isinstance(p, type) and issubclass(p, BaseModel)]
-    return models[0] if models else None
+def _fields(here: Any) -> dict[str, Any]:
+    """Return the annotation of each key of a group; none where there is no group."""
+    for part in _flat(here):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            known = part.model_fields.items()
+            return {name: (field.annotation, *field.metadata) for name, field in known}
+        if isinstance(part, type) and is_dataclass(part):
+            return get_type_hints(part, include_extras=True)
+    return {}
 
 
 def allowed_keys(root: Any, key_path: Sequence[str | int]) -> tuple[str, ...]:
     """Return the keys of the group at a location; none where there is no group."""
-    return _keys(_at(root, key_path))
-
-
-def _keys(here: Any) -> tuple[str, ...]:
-    model = _model(here)
-    return tuple(model.model_fields) if model else ()
+    return tuple(_fields(_at(root, key_path)))
 
 
 MAX_BYTES = 1 << 30

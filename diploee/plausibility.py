@@ -311,14 +311,7 @@ def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
 def overfull_pools(facility: Facility, clock: RunClock, streams: JobStreams) -> Iterator[str]:
     """Say before a run which pools are asked for more nodes than they have, and how long jobs wait.
 
-    Parameters
-    ----------
-    facility : Facility
-        Pools and node types.
-    clock : RunClock
-        Span of the run.
-    streams : JobStreams
-        Its settled job streams.
+    The streams are settled.
     """
     for name, pool in facility.pools.items():
         first = pool.standing(clock).first

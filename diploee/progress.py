@@ -101,11 +101,8 @@ class Stopwatch:
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str, needed: bool = True) -> Iterator[Update]:
-        """Time a stage; one that the run does not need is neither shown nor recorded."""
-        if not needed:
-            yield _ignore
-            return
+    def stage(self, name: str) -> Iterator[Update]:
+        """Time a stage."""
         _go_on()
         started = time.perf_counter()
         with self.progress.stage(name) as update:

@@ -1,10 +1,11 @@
-"""`simulate`: a scenario through the line into a run folder, its files and metrics."""
+"""`simulate`: a scenario through the line into a run folder; `check`: what can be said before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,8 @@ from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line
 from diploee.loads.base import OpenLoad
+from diploee.loads.jobs.streams import JobStreams
+from diploee.loads.services.load import ServicesLoad
 from diploee.metrics.attribution import Attribution
 from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import Causes
@@ -39,8 +42,8 @@ from diploee.scenario import Scenario
 from diploee.schedule import Policy
 from diploee.schedule.context import Controller
 from diploee.schedule.schedule import Engine
-from diploee.site import flexible_controller, rated_w, settle
-from diploee.units import MS_PER_DAY
+from diploee.site import flexible_controller, open_stages, rated_w, settle
+from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
 
 
 class Sink(Protocol):
@@ -251,3 +254,75 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
         jobs.streams.matches(),
         run_warnings(line.scenario, jobs, line.plans, inputs.curves, found),
     ) | serving_entries(line.plans, inputs.curves)
+
+
+START_S = 1.0
+S_PER_JOB: dict[Engine, float] = {"simpy": 4.3e-6, "compiled": 1.6e-6}
+S_PER_SERVICE_INTERVAL = 12e-6
+START_MB, MB_PER_NODE_HOUR = 400.0, 30e-6
+"""ASSUMPTION [J]: what quarters of the shipped scenarios took on one core, to a factor of three."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected time, memory and disk of a run, to about a factor of three."""
+
+    time_s: float  # time of one core [s]
+    # Largest memory, and size of the run folder [MB]
+    memory_mb: float
+    disk_mb: float
+
+    def words(self) -> str:
+        """Return it as one line."""
+        time = f"{self.time_s:.0f} s" if self.time_s < 120 else f"{self.time_s / 60:.0f} min"
+        memory, disk = (
+            f"{mb:,.0f} MB" if mb < 1000 else f"{mb / 1000:,.1f} GB"
+            for mb in (self.memory_mb, self.disk_mb)
+        )
+        return f"about {time}, {memory} of memory, {disk} on disk"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Result of a check.
+
+    `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
+    `warnings` name pools that are asked for more nodes than they have.
+    """
+
+    scenario: Scenario
+    rated_mw: float
+    n_classes: int
+    forecast: Forecast
+    warnings: tuple[str, ...]
+
+
+def check(
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+    *,
+    engine: Engine = "simpy",
+    jobs_file: bool = True,
+) -> Checked:
+    """Read and check all that a run of a scenario needs, without simulating."""
+    inputs = load_inputs(scenario, library)
+    scenario = settle(scenario, inputs)
+    streams = JobStreams(scenario, inputs)
+    for index in {index for c in streams.classes for index in c.profile_ids}:
+        _ = streams.library[index]  # reads the file and checks its values
+    plans = ServicesLoad(scenario, inputs, streams.library).plans
+    stages, _ = open_stages(scenario, weather=inputs.weather)
+    of_site_w = rated_w(scenario, inputs.weather_year)
+    RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
+    n_jobs = int(streams.jobs_per_day * scenario.clock.simulated_ms / MS_PER_DAY)
+    n_services = sum(len(plan.services) for plan in plans)
+    served_s = S_PER_SERVICE_INTERVAL * n_services * scenario.n_intervals
+    node_hours = scenario.facility.n_nodes * scenario.clock.simulated_ms / MS_PER_H
+    files = (scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs if jobs_file else 0)
+    forecast = Forecast(
+        START_S + S_PER_JOB[engine] * n_jobs + served_s,
+        START_MB + MB_PER_NODE_HOUR * node_hours,
+        expected_mb(*files),
+    )
+    overfull = overfull_pools(scenario.facility, scenario.clock, streams)
+    return Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))

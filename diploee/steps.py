@@ -17,7 +17,7 @@ from diploee.facility.base import POWER
 from diploee.inputs import load_inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
-from diploee.loads.jobs.lowering import JobLoad, PiecesOf, lower_jobs
+from diploee.loads.jobs.lowering import PiecesOf, lower_jobs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.power import PowerBlock, Segments
 from diploee.power.blocks import Method, device_block, power_stream
@@ -37,26 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """The jobs of a run and how their number was found.
+    """The jobs of a run and how their number was found."""
 
-    Parameters
-    ----------
-    jobs : JobTable
-        Jobs in the order of submission.
-    classes : tuple of StreamClass
-        Classes by `class_id`.
-    matches : tuple of StreamMatch
-        One per stream.
-    library : ProfileLibrary
-        Profiles by `profile_id`: those given, then those that the streams made.
-    pieces_of : callable, optional
-        Gives what a synchronous job plays, by class and number.
-    """
-
-    jobs: JobTable
-    classes: tuple[StreamClass, ...]
-    matches: tuple[StreamMatch, ...]
-    library: ProfileLibrary
+    jobs: JobTable  # in the order of submission
+    classes: tuple[StreamClass, ...]  # by `class_id`
+    matches: tuple[StreamMatch, ...]  # one per stream
+    library: ProfileLibrary  # by `profile_id`: those given, then those that the streams made
+    # Gives what a synchronous job plays, by class and number
     pieces_of: PiecesOf | None = None
 
 
@@ -136,35 +123,6 @@ def schedule_jobs(
     return in_order_of_submission([started], jobs, scenario.horizon_ms)
 
 
-def job_load(
-    schedule: Schedule,
-    library: ProfileLibrary,
-    scenario: Scenario,
-    pieces_of: PiecesOf | None = None,
-) -> JobLoad:
-    """Lower started jobs to segments and keep whose they are; errors as in `job_segments`."""
-    _refuse("job_segments", scenario)
-    if isinstance(schedule, ActedSchedule):
-        raise InputError(
-            "job_segments: the jobs were stopped, slowed or resized by a policy that acts; use "
-            "diploee.run(...), which lowers them"
-        )
-    jobs = schedule.jobs
-    lacks_flat = jobs.startup_ms.any() and FLAT_ID not in library.ids
-    if lacks_flat or jobs.profile_id.max(initial=-1) >= len(library.ids):
-        raise InputError(
-            f"job_segments: jobs play profiles that the library of {len(library.ids)} does not "
-            "have, such as variants, smoothed ones and start-ups; give the library of "
-            "generate_jobs(...), workload.library"
-        )
-    if jobs.synchronous_id.any() and pieces_of is None:
-        raise InputError(
-            "job_segments: what synchronous jobs play is not known; give that of "
-            "generate_jobs(...), pieces_of=workload.pieces_of"
-        )
-    return lower_jobs(schedule, library, scenario.facility, pieces_of)
-
-
 def job_segments(
     schedule: Schedule,
     library: ProfileLibrary,
@@ -192,7 +150,25 @@ def job_segments(
         `diploee.run` alone takes in.
     """
     _refuse("job_segments", scenario, "request_streams", "replica_streams")
-    return job_load(schedule, library, scenario, pieces_of).segments
+    if isinstance(schedule, ActedSchedule):
+        raise InputError(
+            "job_segments: the jobs were stopped, slowed or resized by a policy that acts; use "
+            "diploee.run(...), which lowers them"
+        )
+    jobs = schedule.jobs
+    lacks_flat = jobs.startup_ms.any() and FLAT_ID not in library.ids
+    if lacks_flat or jobs.profile_id.max(initial=-1) >= len(library.ids):
+        raise InputError(
+            f"job_segments: jobs play profiles that the library of {len(library.ids)} does not "
+            "have, such as variants, smoothed ones and start-ups; give the library of "
+            "generate_jobs(...), workload.library"
+        )
+    if jobs.synchronous_id.any() and pieces_of is None:
+        raise InputError(
+            "job_segments: what synchronous jobs play is not known; give that of "
+            "generate_jobs(...), pieces_of=workload.pieces_of"
+        )
+    return lower_jobs(schedule, library, scenario.facility, pieces_of).segments
 
 
 def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from diploee.errors import InputError, did_you_mean, one_line, one_of
 from diploee.files import check_is_file
+from diploee.units import LARGEST_NUMBER
 
 
 def arrow_numbers(
@@ -109,11 +110,6 @@ class Table:
     def to_arrow(self) -> pa.Table:
         """Return the columns as an Arrow table."""
         return pa.table({name: arrow_numbers(getattr(self, name)) for name, _ in self._dtypes()})
-
-    @classmethod
-    def from_arrow(cls, table: pa.Table) -> Self:
-        """Build the table from an Arrow table that holds its columns."""
-        return cls(**{name: as_numpy(table[name], dtype) for name, dtype in cls._dtypes()})
 
     @classmethod
     def empty(cls) -> Self:
@@ -241,3 +237,38 @@ def numbers(
             f"{MAX_SIZE:g}"
         )
     return result
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between bounds."""
+
+    largest: float = LARGEST_NUMBER  # largest absolute value
+    # Smallest value; value that all are above
+    at_least: float = -np.inf
+    above: float = -np.inf
+
+    def holds(self, values: Float64Array) -> BoolArray:
+        """Return which values are allowed; NaN is not."""
+        allowed = (np.abs(values) <= self.largest) & (values >= self.at_least)
+        return np.asarray(allowed & (values > self.above), dtype=np.bool_)
+
+    @property
+    def noun(self) -> str:
+        """Allowed values in words, without their bounds."""
+        return "a number"
+
+    @property
+    def largest_text(self) -> str:
+        """The largest value as it is written."""
+        return f"{self.largest:g}"
+
+    def __str__(self) -> str:
+        words = self.noun
+        if self.above > -np.inf:
+            words += f" above {self.above:g}"
+        if self.at_least > -np.inf:
+            words += f" of {self.at_least:g} or more"
+        if self.largest < LARGEST_NUMBER:
+            words += f" up to {self.largest_text}"
+        return words

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from diploee.learn.jobs.job_log_fit import JobLogFit
 
 ShippedKind = Literal["scenario", "sweep", "limits"]
+Files = Path | str | Sequence[Path | str]
 
 
 def shipped(kind: ShippedKind = "scenario") -> dict[str, Path]:
@@ -268,39 +269,24 @@ def fit(
 
 @overload
 def import_profile(
-    files: Path | str | Sequence[Path | str],
-    source_format: Literal["nvidia-smi", "plain", "wattameter"],
-    *,
-    out: Path | str | None = None,
-    force: bool = False,
-    **facts: Any,
+    files: Files, source_format: Literal["nvidia-smi", "plain", "wattameter"], **told: Any
 ) -> PowerProfile: ...
 
 
 @overload
 def import_profile(
-    files: Path | str | Sequence[Path | str],
-    source_format: Literal["mlperf-power"],
-    *,
-    out: Path | str | None = None,
-    force: bool = False,
-    **facts: Any,
+    files: Files, source_format: Literal["mlperf-power"], **told: Any
 ) -> list[PowerProfile]: ...
 
 
 @overload
 def import_profile(
-    files: Path | str | Sequence[Path | str],
-    source_format: Literal["nlr-genai"],
-    *,
-    out: Path | str | None = None,
-    force: bool = False,
-    **facts: Any,
+    files: Files, source_format: Literal["nlr-genai"], **told: Any
 ) -> DatasetImport: ...
 
 
 def import_profile(
-    files: Path | str | Sequence[Path | str],
+    files: Files,
     source_format: str,
     *,
     out: Path | str | None = None,

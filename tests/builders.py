@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from diploee.facility import Block
+from diploee.loads.jobs.lowering import lower_jobs
 from diploee.loads.jobs.queue import QueueLength
 from diploee.outputs import Run
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -23,7 +25,6 @@ from diploee.schedule import Policy, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.simulation import simulate
-from diploee.steps import job_load
 from diploee.tables import Float64Array
 
 PROVENANCE = Provenance(
@@ -179,6 +180,19 @@ def schedule_pool(
     return in_order_of_submission(parts, jobs, horizon_ms)
 
 
+class Keeps:
+    """A sink that keeps blocks in double precision."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+    def add(self, block: Block) -> None:
+        self.blocks.append(block)
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        return np.concatenate([block.columns[column] for block in self.blocks])
+
+
 def queued_at(schedule: Schedule, times_ms: np.ndarray | Sequence[int]) -> list[int]:
     """Return how many jobs of a schedule wait at instants, in any order."""
     times_ms = np.asarray(times_ms, dtype=np.int64)
@@ -194,4 +208,4 @@ def job_energy_j(
     schedule: Schedule, library: ProfileLibrary, scenario: Scenario, pieces_of: Any = None
 ) -> Float64Array:
     """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
-    return job_load(schedule, library, scenario, pieces_of).energy_j(library)
+    return lower_jobs(schedule, library, scenario.facility, pieces_of).energy_j(library)

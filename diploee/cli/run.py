@@ -135,7 +135,7 @@ def validate(
 ) -> None:
     """Check a scenario and its profiles without running it."""
     from diploee.profiles import ProfileLibrary
-    from diploee.validation import check
+    from diploee.simulation import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
     found = check(resolved, ProfileLibrary.open(*(profiles or ())))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -46,8 +46,7 @@ _PARTS = 10**9
 """The state of charge is counted in such parts of the nominal energy."""
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(NamedTuple):
     """A battery in W, J and s."""
 
     power_w: float  # most that it takes and gives [W]
@@ -59,11 +58,10 @@ class Store:
     charge: float = 1.0
     discharge: float = 1.0
     feedback_per_s: float = 0.0  # power that brings it back, per energy that lacks [1/s]
-    gives_w: float | None = None  # most that it gives [W], where that is another than it takes
+    gives_w: float = np.nan  # most that it gives [W]; as much as it takes if NaN
 
 
-@dataclass(frozen=True)
-class Hold:
+class Hold(NamedTuple):
     """Limits on the ramps and the lag of the supply."""
 
     # Largest ramps [W/s]; infinite for none
@@ -89,12 +87,10 @@ def hold(
 ) -> Held:
     """Hold the supply of a load by a store."""
     rows = np.empty((4, load_w.size))
-    gives_w = store.power_w if store.gives_w is None else store.gives_w
-    limits = (gives_w, store.power_w, store.least_j, store.most_j, store.reference_j)
-    last = _hold(
-        load_w, dt_s, *limits, store.charge, store.discharge, store.feedback_per_s,
-        asked.up_w_per_s, asked.down_w_per_s, asked.lag_s, *state, rows,
-    )  # fmt: skip
+    if np.isnan(store.gives_w):
+        store = store._replace(gives_w=store.power_w)
+    numbers = Store(*map(float, store)), Hold(*map(float, asked))
+    last = _hold(load_w, dt_s, *numbers, *state, rows)
     return Held(rows[0], rows[1], rows[2], rows[3], last)
 
 
@@ -102,37 +98,32 @@ def hold(
 def _hold(
     load_w: Float64Array,
     dt_s: float,
-    most_given_w: float,
-    most_taken_w: float,
-    least_j: float,
-    most_j: float,
-    reference_j: float,
-    charge: float,
-    discharge: float,
-    feedback: float,
-    up_w_per_s: float,
-    down_w_per_s: float,
-    lag_s: float,
+    store: Store,
+    asked: Hold,
     supply_w: float,
     stored_j: float,
     rows: Float64Array,
 ) -> tuple[float, float]:
+    lag_s, charge, discharge = asked.lag_s, store.charge, store.discharge
     # A lag of interval means: the level y after an interval, and the mean over it.
     kept = np.exp(-dt_s / lag_s) if lag_s > 0 else 0.0
     level_w = supply_w
     for k in range(load_w.size):
-        wish_w = load_w[k] + feedback * (reference_j - stored_j)
+        wish_w = load_w[k] + store.feedback_per_s * (store.reference_j - stored_j)
         if lag_s > 0:
             asked_w = wish_w + (level_w - wish_w) * (1 - kept) * lag_s / dt_s
             level_w = wish_w + (level_w - wish_w) * kept
         else:
-            asked_w = min(max(wish_w, supply_w - down_w_per_s * dt_s), supply_w + up_w_per_s * dt_s)
+            lowest_w = supply_w - asked.down_w_per_s * dt_s
+            asked_w = min(max(wish_w, lowest_w), supply_w + asked.up_w_per_s * dt_s)
         gives_w = load_w[k] - asked_w
         if gives_w > 0:
-            gives_w = min(gives_w, most_given_w, max(stored_j - least_j, 0.0) * discharge / dt_s)
+            room_w = max(stored_j - store.least_j, 0.0) * discharge / dt_s
+            gives_w = min(gives_w, store.gives_w, room_w)
             stored_j -= gives_w * dt_s / discharge
         else:
-            gives_w = -min(-gives_w, most_taken_w, max(most_j - stored_j, 0.0) / charge / dt_s)
+            room_w = max(store.most_j - stored_j, 0.0) / charge / dt_s
+            gives_w = -min(-gives_w, store.power_w, room_w)
             stored_j -= gives_w * dt_s * charge
         supply_w = load_w[k] - gives_w
         rows[0, k] = supply_w

@@ -173,12 +173,8 @@ class CoolingSpec(StageSpec, ABC):
 
     def open(self, site: Site) -> Cooling:
         """Return the plant as it stands in a facility."""
+        site.require_ac(self.kind)
         kind = f"stage '{self.kind}'"
-        if not site.ac:
-            raise StageError(
-                f"{kind} needs the nodes' AC power, which becomes heat; give "
-                "facility.node_types.X.ac_power of every node type X"
-            )
         if site.weather is None:
             raise StageError(
                 f"{kind} needs the weather; give facility.weather, such as "

@@ -14,8 +14,7 @@ from diploee.errors import StageError
 from diploee.facility.base import Site
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
 from diploee.model import optional
-from diploee.ranges import Range
-from diploee.tables import Float64Array
+from diploee.tables import Float64Array, Range
 
 Temperature = Literal["wet_bulb", "dry_bulb"]
 Point = tuple[float, float, float]

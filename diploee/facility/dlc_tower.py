@@ -70,7 +70,7 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
     @property
     def breaks_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures at which the slope changes."""
-        return self.rest.break_temperatures_c
+        return self.rest.breaks_c
 
     @property
     def set_point_c(self) -> float | None:
@@ -88,5 +88,5 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
         )
         by_liquid = self.liquid_fraction * at_design * self.turned_down(heat)
         return np.asarray(
-            by_liquid + (1 - self.liquid_fraction) * self.rest.power(heat, temperature_c)
+            by_liquid + (1 - self.liquid_fraction) * self.rest.relative_power(heat, temperature_c)
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from diploee.facility.base import Block, Values
-from diploee.measures.distribution import Energy, HoursAbove, Most
+from diploee.measures.distribution import CountAbove, Energy, HoursAbove, Most
 from diploee.metric import Metric
 from diploee.tables import Float64Array
 
@@ -14,15 +13,8 @@ ABOVE_RATING = 1 + 1e-9
 """A load above it, in parts of the rating, is more than rounding."""
 
 
-class Total(Protocol):
-    """A measure of a column."""
-
-    def add(self, values: Float64Array, dt_ms: int, /) -> None:
-        """Add values of intervals of a length."""
-
-    def result(self) -> float:
-        """Return what they add up to."""
-
+Total = CountAbove | Energy | HoursAbove | Most
+"""A measure of a column."""
 
 Of = str | Callable[[Values], Float64Array]
 """A column, or what is made of the columns of a block."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
-from diploee.facility.loss_curves import LossCurve, quadratic
+from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
 from diploee.model import SCALES, optional
@@ -52,23 +51,14 @@ class PduSpec(StageSpec):
         rated_mw = site.design_mw(self.kind)
         return self.model_copy(update={"rated_mw": self.rated_mw or rated_mw})
 
-    @cached_property
-    def _curve(self) -> LossCurve:
-        return quadratic(0.0, self.linear_loss, self.square_loss)
-
-    @cached_property
-    def _rated_w(self) -> float:
-        return (self.rated_mw or 0.0) * W_PER_MW
-
     def meter(self) -> LoadMeter:
         """Return the meter of its loss and load."""
-        return LoadMeter("pdu", "pdu_loss_w", self._load)
-
-    def _load(self, columns: Values) -> Any:
-        return columns["it_ac_power_w"] / self._rated_w
+        rated_w = (self.rated_mw or 0.0) * W_PER_MW
+        return LoadMeter("pdu", "pdu_loss_w", lambda columns: columns["it_ac_power_w"] / rated_w)
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add the loss to the facility's power."""
         load_w = block.columns[POWER]
-        loss_w = self._curve.loss_w(load_w, self._rated_w)
+        curve = quadratic(0.0, self.linear_loss, self.square_loss)
+        loss_w = curve.loss_w(load_w, (self.rated_mw or 0.0) * W_PER_MW)
         return {"pdu_loss_w": loss_w, POWER: load_w + loss_w}, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import sqrt
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -133,7 +133,7 @@ class TransformersSpec(StageSpec):
 
     def meter(self) -> LoadMeter:
         """Return the meter of their loss and load."""
-        return LoadMeter("transformers", "transformer_loss_w", _load)
+        return LoadMeter("transformers", "transformer_loss_w", "transformer_load")
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add what the transformers take."""
@@ -141,10 +141,6 @@ class TransformersSpec(StageSpec):
         rows = _transform(power_w, reactive_var, self._parameters)
         names = (POWER, REACTIVE, "transformer_loss_w", "transformer_load")
         return dict(zip(names, rows, strict=True)), None
-
-
-def _load(columns: Values) -> Any:
-    return columns["transformer_load"]
 
 
 @njit()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
 
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
-from diploee.facility.loss_curves import MEASURED, LossCurve, MeasuredSpec, quadratic
+from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
 from diploee.model import SCALES, optional
@@ -102,25 +101,22 @@ class UpsSpec(StageSpec):
         update = {"installed_mw": self.installed_mw or installed_mw, "redundancy": None}
         return self.model_copy(update=update)
 
-    @cached_property
-    def _curve(self) -> LossCurve:
-        return CURVES[self.mode] if self.efficiency is None else self.efficiency.curve
-
-    @cached_property
+    @property
     def _installed_w(self) -> float:
         return (self.installed_mw or 0.0) * W_PER_MW
 
     def meter(self) -> LoadMeter:
         """Return the meter of its loss and load."""
-        return LoadMeter("ups", "ups_loss_w", self._load)
-
-    def _load(self, columns: Values) -> Any:
-        return (columns["ups_input_w"] - columns["ups_loss_w"]) / self._installed_w
+        installed_w = self._installed_w
+        return LoadMeter(
+            "ups", "ups_loss_w", lambda of: (of["ups_input_w"] - of["ups_loss_w"]) / installed_w
+        )
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add the loss to the facility's power, and put its reactive power in place of before."""
         load_w = block.columns[POWER]
-        loss_w = self._curve.loss_w(load_w, self._installed_w)
+        curve = CURVES[self.mode] if self.efficiency is None else self.efficiency.curve
+        loss_w = curve.loss_w(load_w, self._installed_w)
         input_w = load_w + loss_w
         given = {"ups_input_w": input_w, "ups_loss_w": loss_w, POWER: input_w}
         if self.mode in DOUBLE_CONVERSION:

@@ -38,28 +38,15 @@ STATIONS = {"denver": "-07:00", "greensboro": "-05:00"}
 
 @dataclass(frozen=True, eq=False)
 class Weather:
-    """Weather at instants, linear in time between them.
+    """Weather at instants, linear in time between them."""
 
-    Parameters
-    ----------
-    time_ms : numpy.ndarray, shape (n,), int64
-        Instants since the start of the run [ms], rising; they enclose the run.
-    dry_bulb_c, wet_bulb_c : numpy.ndarray, shape (n,), float64
-        Temperatures [deg C].
-    pressure_pa : numpy.ndarray, shape (n,), float64
-        Air pressure [Pa].
-    source : str
-        Where it is from, in a few words.
-    typical : bool
-        It is a typical day or year, which holds no extremes.
-    """
-
-    time_ms: Int64Array
+    time_ms: Int64Array  # instants since the start of the run [ms], rising; they enclose the run
+    # Temperatures [deg C] and air pressure [Pa] there, shape (n,)
     dry_bulb_c: Float64Array
     wet_bulb_c: Float64Array
     pressure_pa: Float64Array
-    source: str
-    typical: bool
+    source: str  # where it is from, in a few words
+    typical: bool  # it is a typical day or year, which holds no extremes
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,17 +141,7 @@ class WeatherSpec(Kind):
         """Return the year of weather, read by calling `read` with a reader, file and options."""
 
     def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
-        """Return the weather over a run.
-
-        Parameters
-        ----------
-        clock : RunClock
-            Span and zone of the run.
-        folder : pathlib.Path
-            Where relative file names start from.
-        read : callable
-            As in `year`.
-        """
+        """Return the weather over a run; files are in the folder, and `read` is as in `year`."""
         year = self.year(folder, read).shifted(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
         return year.over(clock, zone, self.typical)

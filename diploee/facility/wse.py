@@ -127,7 +127,7 @@ class WaterPlant(PartLoad):
     )
 
     @property
-    def break_temperatures_c(self) -> tuple[float, ...]:
+    def breaks_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures where free cooling ends, where it begins, and of the regression."""
         approach = self.tower_approach_k + self.exchanger_approach_k
         returns = self._return_c
@@ -142,26 +142,26 @@ class WaterPlant(PartLoad):
             )
         )
 
-    def power(self, q: Float64Array, wet_bulb_c: Float64Array) -> Float64Array:
+    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
         """Return the plant's power over its design heat, of heat over design heat."""
         room_fans = fan_power(
-            self.turned_down(q), self.room_fan_pressure_pa, self.room_fan_efficiency,
+            self.turned_down(heat), self.room_fan_pressure_pa, self.room_fan_efficiency,
             self.air_rise_k, self.air_density_kg_m3,
         )  # fmt: skip
         approach_k = self.tower_approach_k + self.exchanger_approach_k
-        free = free_cooling_share(wet_bulb_c, self._return_c, approach_k, self.water_rise_k)
-        chilled = q * (1 - free)
+        free = free_cooling_share(temperature_c, self._return_c, approach_k, self.water_rise_k)
+        chilled = heat * (1 - free)
         n = self.n_chillers
         running = np.clip(np.ceil(chilled * n / MOST_LOAD_OF_CHILLER), 1, n)
         part_load = np.clip(chilled * n / running, LEAST_LOAD_OF_CHILLER, 1)
-        condenser_c = np.clip(wet_bulb_c + self.tower_approach_k, *CONDENSER_C)
+        condenser_c = np.clip(temperature_c + self.tower_approach_k, *CONDENSER_C)
         chillers = chilled / chiller_cop(condenser_c, part_load, self.cop_relative_error)
         chilled_pumps = pump_power(
-            self.turned_down(q), self.chilled_pump_pressure_pa, self.pump_efficiency,
+            self.turned_down(heat), self.chilled_pump_pressure_pa, self.pump_efficiency,
             self.water_rise_k,
         )  # fmt: skip
         # The towers also take away what the chillers draw.
-        towers = self.turned_down(q + chillers) * tower_power(self, self.tower_rise_k)
+        towers = self.turned_down(heat + chillers) * tower_power(self, self.tower_rise_k)
         return np.asarray(room_fans + chillers + chilled_pumps + towers)
 
 
@@ -175,7 +175,7 @@ def tower_power(plant: WaterPlant, rise_k: float) -> float:
     return float(pumps + fans)
 
 
-class WseSpec(HeatCoolingSpec, WaterPlant):
+class WseSpec(WaterPlant, HeatCoolingSpec):
     """Water-cooled chillers with towers and a waterside economizer.
 
     The equations of Lei and Masanet with part load added (assumed). From one number of running
@@ -194,12 +194,3 @@ class WseSpec(HeatCoolingSpec, WaterPlant):
     def range_c(self) -> tuple[float, float]:
         """Lowest and highest wet-bulb temperature: up to the regression's 35 deg C of water."""
         return -40.0, CONDENSER_C[1] - self.tower_approach_k
-
-    @property
-    def breaks_c(self) -> tuple[float, ...]:
-        """Wet-bulb temperatures at which the slope changes."""
-        return self.break_temperatures_c
-
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
-        """Return the plant's power over its design heat."""
-        return self.power(heat, temperature_c)

@@ -145,10 +145,9 @@ def check_file(
     a file may be replaced without it, also in a folder that is read. `option` names the place in
     errors. `clean` first removes what writers that were killed left beside the place.
     """
-    place = local_place(place, option)
-    if not _is_taken(place, clean):
-        _check_parents(place, option)
+    if (taken := _taken(place, option, clean)) is None:
         return
+    place = taken
     mode = _mode(place)
     if stat.S_ISDIR(mode):
         raise OutputExistsError(f"{place}: is a folder, expected a file; choose another {option}")
@@ -181,10 +180,9 @@ def check_folder(
     `force` replaces an empty folder or one of the `kind`, unless an input is in it; the other
     arguments are those of `check_file`.
     """
-    place = local_place(place, option)
-    if not _is_taken(place, clean):
-        _check_parents(place, option)
+    if (taken := _taken(place, option, clean)) is None:
         return
+    place = taken
     if not force or kind is None:
         remedy = "" if kind is None else ", or --force to replace it"
         raise OutputExistsError(f"{place}: exists already; choose another {option}{remedy}")
@@ -197,18 +195,19 @@ def check_folder(
             raise InputError(f"{place}: holds {what}, which this command needs; choose another")
 
 
-def _check_parents(place: Path, option: str) -> None:
-    standing = next((p for p in place.absolute().parents if os.path.lexists(p)), Path("/"))
-    if not standing.is_dir():
-        raise OutputError(
-            f"{place}: can't be written ({standing} is a file, not a folder); check {option}"
-        )
-
-
-def _is_taken(place: Path, clean: bool) -> bool:
+def _taken(place: Path | str, option: str, clean: bool) -> Path | None:
+    """Return the place where something is there; refuse one where nothing can be."""
+    place = local_place(place, option)
     if clean:
         remove_leftovers(place.parent)
-    return os.path.lexists(place)
+    if os.path.lexists(place):
+        return place
+    parent = next((p for p in place.absolute().parents if os.path.lexists(p)), Path("/"))
+    if not parent.is_dir():
+        raise OutputError(
+            f"{place}: can't be written ({parent} is a file, not a folder); check {option}"
+        )
+    return None
 
 
 def _mode(place: Path) -> int:

@@ -248,13 +248,12 @@ def whole_file(
     force: bool = False,
     *,
     inputs: Paths = (),
-    replaces: Callable[[Path], bool] | None = None,
     option: str = "--out",
     joins: Writing | None = None,
 ) -> Iterator[Path]:
     """Give a hidden path to write a file to, and put it in its place when all went well."""
     with writing(force, inputs, joins) as new:
-        yield new.file(place, replaces=replaces, option=option)
+        yield new.file(place, option=option)
 
 
 @contextmanager
@@ -263,12 +262,10 @@ def whole_folder(
     force: bool = False,
     *,
     kind: FolderKind | None = None,
-    inputs: Paths = (),
-    option: str = "--out",
 ) -> Iterator[Path]:
     """Give a hidden folder to write to, and put it in its place when all went well."""
-    with writing(force, inputs) as new:
-        yield new.folder(place, kind, option=option).path
+    with writing(force) as new:
+        yield new.folder(place, kind).path
 
 
 def named_place(place: Path) -> Path:

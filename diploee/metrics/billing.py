@@ -16,7 +16,7 @@ import numpy as np
 
 from diploee.clock import WallClock
 from diploee.errors import InputError, one_of
-from diploee.facility.billing import Billing
+from diploee.facility.point_of_interconnection import Billing
 from diploee.measures.series import QUANTA_PER_MW, ClockSums, Intervals
 from diploee.metric import Metric
 from diploee.metrics.demand import absent_demand, demand_sums, load_factor

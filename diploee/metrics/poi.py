@@ -15,7 +15,7 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block
-from diploee.facility.billing import Billing
+from diploee.facility.point_of_interconnection import Billing
 from diploee.measures.distribution import HoursAbove, Largest
 from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field, create_model
 from diploee.errors import shown
 from diploee.metrics.catalogue import declared_metrics, own_blocks
 from diploee.plain_data import SHA256, Record
-from diploee.profiles.store import Origin
+from diploee.profiles import Provenance
 from diploee.tables import MAX_SIZE
 
 
@@ -39,7 +39,7 @@ Time = Annotated[str, AfterValidator(_check_time)]
 
 class _Profile(Record):
     workload: str
-    provenance: Origin
+    provenance: Provenance
 
 
 class _StageMetric(Record):
@@ -69,7 +69,7 @@ class Manifest(Record):
     metrics: list[_StageMetric] = Field(default_factory=list)
     assumed: list[str] = Field(default_factory=list)
     serving_samples: dict[str, Any] = Field(default_factory=dict)
-    power_samples: dict[str, dict[str, Origin]] = Field(default_factory=dict)
+    power_samples: dict[str, dict[str, Provenance]] = Field(default_factory=dict)
     warnings: list[str]
 
 

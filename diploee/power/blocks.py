@@ -9,13 +9,16 @@ windows, threads and workers change no bit of it.
 from __future__ import annotations
 
 import os
+import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import chain
+from threading import Lock
 from typing import Any, Literal
+from uuid import uuid4
 
 import numpy as np
 
@@ -24,7 +27,6 @@ from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
 from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
 from diploee.power.node_ac import NodeAc
-from diploee.power.remote import RemoteRun, remote_block
 from diploee.power.segments import ActiveSegments, Segments, node_occupancy, slots_of
 from diploee.power.spectral import (
     Spectra,
@@ -340,10 +342,10 @@ def power_stream(
     # Holds no window while the next one is made.
     parts = chain.from_iterable(map(partial(sums.parts, n_workers=n_workers), windows))
     if executor is not None:
-        run = RemoteRun.of(model)
+        run = uuid4().hex, pickle.dumps(model)  # pickled once for all blocks
         share = getattr(executor, "share", None)  # sends it to every worker once
         shared = run if share is None else share(run)
-        tasks = (executor.submit(remote_block, shared, *part) for part in parts)
+        tasks = (executor.submit(_remote_block, shared, *part) for part in parts)
         yield from filter(None, map(sums.put, _in_order(tasks, BLOCKS_AHEAD)))
         return
     if n_threads == 0:
@@ -353,6 +355,26 @@ def power_stream(
     with ThreadPoolExecutor(n_workers) as threads:
         tasks = (threads.submit(model.block, *part) for part in parts)
         yield from filter(None, map(sums.put, _in_order(tasks, n_workers)))
+
+
+_lock = Lock()
+_worker: dict[str, PowerModel] = {}
+"""In a worker: the run that it works on, with the tables and transforms of its profiles."""
+
+
+def _remote_block(
+    run: tuple[str, bytes], segments: Segments, t0_ms: int, n_steps: int, spectral: bool
+) -> PowerBlock:
+    """Compute a block of a pickled model in a worker; arguments as in `PowerModel.block`."""
+    token, pickled = run
+    with _lock:  # a worker may have several threads
+        if token not in _worker:
+            _worker.clear()
+            _worker[token] = pickle.loads(pickled)
+        model = _worker[token]
+        if spectral:
+            model.prepare(segments, t0_ms, n_steps)
+    return model.block(segments, t0_ms, n_steps, spectral)
 
 
 class PowerSums:

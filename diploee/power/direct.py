@@ -18,7 +18,6 @@ import numpy as np
 from diploee.jit import njit
 from diploee.power.segments import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.profiles.library import Entry
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
 
@@ -44,50 +43,32 @@ class EnergyTables(NamedTuple):
 
         Each profile is read in its turn and written to its place, so that no two are held.
         """
-        shapes = {
-            index: _Shape.of(library.entries[index], step_ms) for index in sorted(profile_ids)
-        }
-        n_profiles = max(shapes, default=-1) + 1
+        used = sorted(profile_ids)
+        n_profiles = used[-1] + 1 if used else 0
         grid_ms = np.ones(n_profiles, dtype=np.int64)
         points, in_rows, n_intervals = np.zeros((3, n_profiles), dtype=np.int64)
-        for index, shape in shapes.items():
-            grid_ms[index], n_intervals[index] = shape.grid_ms, shape.n_intervals
-            points[index], in_rows[index] = shape.n_points, (shape.per_step + 1) * shape.n_intervals
+        for index in used:
+            head = library.entries[index]
+            grid_ms[index] = common_ms = gcd(step_ms, head.dt_ms)
+            points[index] = n_points = head.duration_ms // common_ms + 1
+            # One of an interval at most fills two at most, and is not worth a table.
+            if n_points - 1 > (per_step := step_ms // common_ms):
+                n_intervals[index] = -(-(n_points - 1) // per_step) + 1
+                in_rows[index] = (per_step + 1) * n_intervals[index]
         cumulative_at = np.concatenate([[0], np.cumsum(points)])
         interval_at = np.cumsum(in_rows) - in_rows
         cumulative_j, interval_j = np.empty(int(points.sum())), np.empty(int(in_rows.sum()))
-        for index, shape in shapes.items():
+        for index in used:
             first = cumulative_at[index]
-            energy_j = _cumulative_on_grid(library[index], shape.grid_ms)
-            cumulative_j[first : first + shape.n_points] = energy_j
+            energy_j = _cumulative_on_grid(library[index], int(grid_ms[index]))
+            cumulative_j[first : first + points[index]] = energy_j
             begin, size = interval_at[index], in_rows[index]
             if size:
-                rows_j = interval_j[begin : begin + size].reshape(shape.per_step + 1, -1)
-                _fill_rows(energy_j, shape.per_step, rows_j)
+                rows_j = interval_j[begin : begin + size].reshape(-1, n_intervals[index])
+                _fill_rows(energy_j, rows_j)
         return cls(
             step_ms, grid_ms, cumulative_j, cumulative_at, interval_j, interval_at, n_intervals
         )
-
-
-class _Shape(NamedTuple):
-    """How much room a profile takes in the tables.
-
-    Its points lie on the common grid of samples and interval; `per_step` grid points make an
-    interval, and a row has `n_intervals`, none for a profile of an interval at most: it fills two
-    at most, and is not worth a table.
-    """
-
-    grid_ms: int
-    n_points: int
-    per_step: int
-    n_intervals: int
-
-    @classmethod
-    def of(cls, head: Entry, step_ms: int) -> _Shape:
-        grid_ms = gcd(step_ms, head.dt_ms)
-        n_points, per_step = head.duration_ms // grid_ms + 1, step_ms // grid_ms
-        short = n_points - 1 <= per_step
-        return cls(grid_ms, n_points, per_step, 0 if short else -(-(n_points - 1) // per_step) + 1)
 
 
 def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
@@ -102,11 +83,11 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
     )
 
 
-def _fill_rows(cumulative_j: Float64Array, per_step: int, rows_j: Float64Array) -> None:
+def _fill_rows(cumulative_j: Float64Array, rows_j: Float64Array) -> None:
     """Write interval energies for every start phase, shape (per_step + 1, intervals)."""
     # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an interval. Of all
     # differences over s points, laid out from -s on, it is the one at (k + 1) s - p.
-    n_intervals = rows_j.shape[1]
+    per_step, n_intervals = rows_j.shape[0] - 1, rows_j.shape[1]
     before, behind = np.full(per_step, cumulative_j[0]), np.full(2 * per_step, cumulative_j[-1])
     end = (n_intervals + 1) * per_step + 1
     padded_j = np.concatenate([before, cumulative_j, behind])[:end]
@@ -133,15 +114,15 @@ def _energy_until(
 
 @njit()
 def _add_segments(
+    t0_ms: int,
+    tables: EnergyTables,
+    energy_j: Float64Array,
     start_ms: Int64Array,
     end_ms: Int64Array,
     pool_id: Int16Array,
     profile_id: Int32Array,
     offset_ms: Int64Array,
     weight: Float64Array,
-    t0_ms: int,
-    tables: EnergyTables,
-    energy_j: Float64Array,
 ) -> None:
     # An interval gets the same bits whatever block it is computed in: edges are those of the
     # segment itself, never those of the block.
@@ -205,15 +186,15 @@ def _add_segments(
 
 @njit()
 def _energies(
+    begin_ms: int,
+    finish_ms: int,
+    tables: EnergyTables,
+    energy_j: Float64Array,
     start_ms: Int64Array,
     end_ms: Int64Array,
     profile_id: Int32Array,
     offset_ms: Int64Array,
     weight: Float64Array,
-    begin_ms: int,
-    finish_ms: int,
-    tables: EnergyTables,
-    energy_j: Float64Array,
 ) -> None:
     cumulative_j = tables.cumulative_j
     for row in range(start_ms.size):
@@ -234,17 +215,8 @@ def energies_within(
 ) -> Float64Array:
     """Return the energy of each segment between two times [J]."""
     energy_j = np.zeros(len(segments))
-    _energies(
-        segments.start_ms,
-        segments.end_ms,
-        segments.profile_id,
-        segments.offset_ms,
-        segments.weight,
-        begin_ms,
-        end_ms,
-        tables,
-        energy_j,
-    )
+    names = ("start_ms", "end_ms", "profile_id", "offset_ms", "weight")
+    _energies(begin_ms, end_ms, tables, energy_j, *segments.columns(*names))
     return energy_j
 
 
@@ -274,14 +246,5 @@ def add_directly(
     segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array
 ) -> None:
     """Add the energy of segments to intervals."""
-    _add_segments(
-        segments.start_ms,
-        segments.end_ms,
-        segments.pool_id,
-        segments.profile_id,
-        segments.offset_ms,
-        segments.weight,
-        t0_ms,
-        tables,
-        energy_j,
-    )
+    names = ("start_ms", "end_ms", "pool_id", "profile_id", "offset_ms", "weight")
+    _add_segments(t0_ms, tables, energy_j, *segments.columns(*names))

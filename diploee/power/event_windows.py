@@ -41,6 +41,7 @@ STEPS_S = (1, 10, 60)
 """Lengths of the two adjacent means whose difference is a step [s]."""
 NAMES = ("peak", *(f"{kind}_{length}s" for length in STEPS_S for kind in ("rise", "drop")))
 MARGIN_MS = 2 * MS_PER_MIN
+"""Kept before and after each extreme, under an hour."""
 BASIS = "exact 1 s means of the whole run; steps between adjacent means, at every second"
 EVENT_WINDOW_METRICS = (
     Metric("zooms.windows.<name>.value_mw", "MW", "<name> of 1 s means"),
@@ -87,19 +88,17 @@ class _Candidate:
 class EventWindowSearch:
     """Finds the worst windows while a run passes: extremes of the power behind the stages.
 
-    Before and after each extreme `margin_ms` is kept, under an hour; in the time in which the
-    facility fills up, `transient`, none is looked for.
+    In the time in which the facility fills up, `transient`, none is looked for.
     """
 
     def __init__(
         self,
         model: PowerModel,
         stages: Stages,
-        margin_ms: int = MARGIN_MS,
         transient: Transient | None = None,
     ) -> None:
         self._transient = transient
-        self._model, self._stages, self._margin_ms = model, stages, margin_ms
+        self._model, self._stages = model, stages
         self._found: dict[str, _Candidate] = {}
         self._recent = ActiveSegments()
         self._carried = np.empty(0)
@@ -120,7 +119,7 @@ class EventWindowSearch:
                     candidate.keep(segments)
                 for block in sums.advance((segments, until_ms), threads):
                     self._search(block)
-                self._recent.drop_before(self._states[0][0] - self._margin_ms)
+                self._recent.drop_before(self._states[0][0] - MARGIN_MS)
                 yield segments, until_ms
 
     def event_windows(self) -> Iterator[tuple[EventWindow, Segments, Iterator[Block]]]:
@@ -167,8 +166,8 @@ class EventWindowSearch:
         self._carried = power_w[-_LONGEST + 1 :]
 
     def _candidate(self, name: str, at_ms: int, value_w: float) -> _Candidate:
-        start_ms = max(0, at_ms - self._margin_ms)
-        end_ms = min(self._model.horizon_ms, at_ms + self._margin_ms)
+        start_ms = max(0, at_ms - MARGIN_MS)
+        end_ms = min(self._model.horizon_ms, at_ms + MARGIN_MS)
         from_ms, states = next(s for s in reversed(self._states) if s[0] <= start_ms)
         event = EventWindow(name, at_ms, value_w, start_ms, end_ms)
         candidate = _Candidate(event, from_ms, states)

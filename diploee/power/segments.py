@@ -13,34 +13,19 @@ from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Tab
 
 @dataclass(frozen=True, eq=False)
 class Segments(Table):
-    """From `start_ms` to `end_ms`, add `weight` times a profile, read from `offset_ms` on.
+    """From `start_ms` to `end_ms`, add `weight` times a profile, read from `offset_ms` on."""
 
-    Parameters
-    ----------
-    start_ms, end_ms : numpy.ndarray, int64
-        Span of the segment [ms], ``start_ms < end_ms``.
-    pool_id : numpy.ndarray, int16
-        Pool whose nodes it occupies.
-    n_nodes : numpy.ndarray, int32
-        Nodes that it occupies; slots in a pool that allocates GPUs, as in `JobTable`.
-    profile_id : numpy.ndarray, int32
-        Profile, an index into the library.
-    offset_ms : numpy.ndarray, int64
-        Place in the profile at which the segment starts [ms].
-    weight : numpy.ndarray, float64
-        Factor on the profile's power.
-    owner : numpy.ndarray, int64
-        Whose it is: a job's number and class as in `owner_of_jobs`, or `OF_SERVICES`. Segments that
-        start together are summed in the order of their owners.
-    """
-
+    # Span of the segment [ms], start before end
     start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
-    pool_id: Int16Array = column("int16")
+    pool_id: Int16Array = column("int16")  # pool whose nodes it occupies
+    # Nodes that it occupies; slots in a pool that allocates GPUs, as in `JobTable`
     n_nodes: Int32Array = column("int32")
-    profile_id: Int32Array = column("int32")
-    offset_ms: Int64Array = column("int64")
-    weight: Float64Array = column("float64")
+    profile_id: Int32Array = column("int32")  # index into the library
+    offset_ms: Int64Array = column("int64")  # place in the profile at which it starts [ms]
+    weight: Float64Array = column("float64")  # factor on the profile's power
+    # Whose it is: a job's number and class as in `owner_of_jobs`, or `OF_SERVICES`. Segments that
+    # start together are summed in the order of their owners
     owner: Int64Array = column("int64", default=0)
 
 
@@ -77,38 +62,29 @@ def sorted_by_start(segments: Segments) -> Segments:
     return segments.take(np.lexsort((segments.owner, segments.start_ms)))
 
 
-def longest_ms(segments: Segments) -> int:
-    """Return the length of the longest segment [ms]."""
-    return int((segments.end_ms - segments.start_ms).max(initial=0))
-
-
-def overlapping(segments: Segments, longest_ms: int, t0_ms: int, t1_ms: int) -> Segments:
-    """Return a run of sorted segments that holds all that overlap a span, without copying."""
-    low, high = np.searchsorted(segments.start_ms, [t0_ms - longest_ms, t1_ms])
-    return segments.take(slice(low, high))
-
-
 class ActiveSegments:
     """The segments that may still overlap what is to be computed, in the order of their starts."""
 
     def __init__(self) -> None:
-        self._segments = Segments.empty()
-        self._longest_ms = 0
+        self._hold(Segments.empty())
 
     def add(self, segments: Segments) -> None:
         """Add segments that start after all computed so far."""
         if len(segments):
-            self._segments = sorted_by_start(concat([self._segments, segments]))
-            self._longest_ms = longest_ms(self._segments)
+            self._hold(sorted_by_start(concat([self._segments, segments])))
 
     def drop_before(self, time_ms: int) -> None:
         """Forget the segments that end by a time [ms]."""
-        self._segments = self._segments.take(self._segments.end_ms > time_ms)
-        self._longest_ms = longest_ms(self._segments)
+        self._hold(self._segments.take(self._segments.end_ms > time_ms))
+
+    def _hold(self, segments: Segments) -> None:
+        self._segments = segments
+        self._longest_ms = int((segments.end_ms - segments.start_ms).max(initial=0))
 
     def within(self, t0_ms: int, t1_ms: int) -> Segments:
-        """Return all that overlap a span, maybe with others."""
-        return overlapping(self._segments, self._longest_ms, t0_ms, t1_ms)
+        """Return all that overlap a span, maybe with others, without copying."""
+        edges_ms = [t0_ms - self._longest_ms, t1_ms]
+        return self._segments.take(slice(*np.searchsorted(self._segments.start_ms, edges_ms)))
 
 
 def slots_of(facility: Facility) -> Int64Array:

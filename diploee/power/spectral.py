@@ -9,7 +9,7 @@ impulse linearly over them, which is what differencing the cumulative energy giv
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log2
 from typing import Any
@@ -81,16 +81,16 @@ def add_spectrally(
     origin_ms = t0_ms - history * step_ms
     # A start before the history has ended before the block.
     rows = (segments.start_ms >= origin_ms) & (segments.start_ms < t0_ms + n_steps * step_ms)
-    starts = dict(_starts_by_profile(segments.take(rows)))
-    for pool_id in range(readings_j[0].shape[0]):
-        of_pool = {profile: found for (pool, profile), found in starts.items() if pool == pool_id}
-        if not of_pool:
-            continue
+    inside = segments.take(rows)
+    for pool_id in np.unique(inside.pool_id).tolist():
+        of_pool = inside.take(inside.pool_id == pool_id)
         # Overlap-save: P(f) = sum over profiles p of D_p(f) S_p(f), with D_p the transform of the
         # starts of p and S_p that of its power. The transform is circular: the first `history`
         # values, into which the end of the row wraps, are dropped.
         spectra_of = [np.zeros(length // 2 + 1, dtype=np.complex128) for _ in readings_j]
-        for profile_id, (start_ms, weight) in of_pool.items():
+        for profile_id in np.unique(of_pool.profile_id).tolist():
+            own = of_pool.profile_id == profile_id
+            start_ms, weight = of_pool.start_ms[own], of_pool.weight[own]
             impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
             starts_of = np.fft.rfft(impulses)
             indices = [profile_id]
@@ -112,17 +112,6 @@ def _impulses(into_ms: Int64Array, weight: Float64Array, step_ms: int, length: i
     np.add.at(impulses, sample, weight - late)
     np.add.at(impulses, sample + 1, late)
     return impulses[:length]
-
-
-def _starts_by_profile(
-    segments: Segments,
-) -> Iterator[tuple[tuple[int, int], tuple[Int64Array, Float64Array]]]:
-    """Yield the start times [ms] and weights of each pool and profile, in the order of time."""
-    for pool_id in np.unique(segments.pool_id).tolist():
-        for profile_id in np.unique(segments.profile_id).tolist():
-            rows = (segments.pool_id == pool_id) & (segments.profile_id == profile_id)
-            if rows.any():
-                yield (pool_id, profile_id), (segments.start_ms[rows], segments.weight[rows])
 
 
 def plays_whole_profile(

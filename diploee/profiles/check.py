@@ -12,7 +12,6 @@ import numpy as np
 from diploee.errors import ProfileError
 from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile
-from diploee.tables import Float32Array, Int64Array
 
 IDLE_W, RATED_W, GPUS_W = 420.0, 3_520.0, 2_800.0
 """Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554, and the TDP of its
@@ -70,40 +69,35 @@ def check_library(
             f"idle {least_w:g} W and rated {most_w:g} W of a node: expected 0 or more, the rated "
             "power above the idle power"
         )
-    checks = [_check(path, idle_w, rated_w) for path in library_files(*folders)]
-    return LibraryCheck(tuple(_with_duplicates(checks)))
-
-
-def _check(path: Path, idle_w: float | None, rated_w: float | None) -> FileCheck:
-    try:
-        stored = StoredProfile(path)
-    except ProfileError as error:
-        return FileCheck(path, "", "", 0, (_without(path, error),))
-    origin = stored.provenance
-    gpus_w = (origin.gpus_per_node or 0) * (origin.gpu_tdp_w or 0) or GPUS_W
-    limits = (
-        IDLE_W * gpus_w / GPUS_W if idle_w is None else idle_w,
-        RATED_W * gpus_w / GPUS_W if rated_w is None else rated_w,
-    )
-    try:
-        problems = tuple(_value_problems(stored, *stored.columns(), *limits))
-    except ProfileError as error:
-        problems = (_without(path, error),)
-    if not problems:
+    first: dict[str, Path] = {}
+    checks = []
+    for path in library_files(*folders):
+        stored, problems = None, list[str]()
         try:
-            _ = stored.profile  # what is left: the types of the columns, the hash
+            stored = StoredProfile(path)
+            problems = list(_value_problems(stored, idle_w, rated_w))
+            if not problems:
+                _ = stored.profile  # what is left: the types of the columns, the hash
         except ProfileError as error:
-            problems = (_without(path, error),)
-    return FileCheck(path, stored.profile_id, stored.workload, stored.n_nodes, problems)
+            problems = [str(error).removeprefix(f"{path}: ")]
+        if stored is None:
+            checks.append(FileCheck(path, "", "", 0, tuple(problems)))
+            continue
+        if (other := first.setdefault(stored.profile_id, path)) is not path:
+            problems.append(f"its id '{stored.profile_id}' is that of {other}, too")
+        head = stored.profile_id, stored.workload, stored.n_nodes
+        checks.append(FileCheck(path, *head, tuple(problems)))
+    return LibraryCheck(tuple(checks))
 
 
 def _value_problems(
-    stored: StoredProfile,
-    t_ms: Int64Array,
-    power_w: Float32Array,
-    idle_w: float,
-    rated_w: float,
+    stored: StoredProfile, idle_w: float | None, rated_w: float | None
 ) -> Iterator[str]:
+    origin = stored.provenance
+    gpus_w = (origin.gpus_per_node or 0) * (origin.gpu_tdp_w or 0) or GPUS_W
+    idle_w = IDLE_W * gpus_w / GPUS_W if idle_w is None else idle_w
+    rated_w = RATED_W * gpus_w / GPUS_W if rated_w is None else rated_w
+    t_ms, power_w = stored.columns()
     uneven = np.flatnonzero(np.diff(t_ms) != stored.dt_ms)
     if uneven.size:
         row = int(uneven[0])
@@ -134,19 +128,3 @@ def _value_problems(
             f"mean of {mean_w:,.4g} W a node is outside {idle_w:,g} W idle to {rated_w:,g} W "
             f"rated: is it of {stored.n_nodes} nodes, in W, and of a job?"
         )
-
-
-def _with_duplicates(checks: list[FileCheck]) -> Iterator[FileCheck]:
-    first: dict[str, Path] = {}
-    for check in checks:
-        problems = check.problems
-        if check.profile_id in first:
-            where = first[check.profile_id]
-            problems = (*problems, f"its id '{check.profile_id}' is that of {where}, too")
-        elif check.profile_id:
-            first[check.profile_id] = check.path
-        yield FileCheck(check.path, check.profile_id, check.workload, check.n_nodes, problems)
-
-
-def _without(path: Path, error: ProfileError) -> str:
-    return str(error).removeprefix(f"{path}: ")

@@ -17,6 +17,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import attrgetter
 from typing import Literal, get_args
 
 import numpy as np
@@ -45,39 +46,17 @@ class DerivedProfile(ABC):
         return replace(base, power_w=self.power_w(base).astype(np.float32))
 
     @property
-    def profile_id(self) -> str:
-        """Its id, that of the base."""
-        return self.of.profile_id
-
-    @property
-    def workload(self) -> str:
-        """Its kind of work."""
-        return self.of.workload
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes that it runs on."""
-        return self.of.n_nodes
-
-    @property
-    def dt_ms(self) -> int:
-        """Sampling step [ms]."""
-        return self.of.dt_ms
-
-    @property
-    def duration_ms(self) -> int:
-        """Length [ms]."""
-        return self.of.duration_ms
-
-    @property
     def sha256(self) -> str:
         """Content hash, as in `PowerProfile`."""
         return self.profile.sha256
 
-    @property
-    def provenance(self) -> Provenance:
-        """Origin, licence and limits of the base's data."""
-        return self.of.provenance
+    # Its head is that of the base.
+    profile_id = property(attrgetter("of.profile_id"))
+    workload = property(attrgetter("of.workload"))
+    n_nodes = property(attrgetter("of.n_nodes"))
+    dt_ms = property(attrgetter("of.dt_ms"))
+    duration_ms = property(attrgetter("of.duration_ms"))
+    provenance = property(attrgetter("of.provenance"))
 
 
 TDP_W = {
@@ -245,21 +224,11 @@ def capped_power_w(power_w: Float64Array, cpu_w: float, power: float) -> Float64
 
 @dataclass(frozen=True, eq=False)
 class CappedProfile(DerivedProfile):
-    """A profile as capped GPUs play it.
+    """A profile as capped GPUs play it."""
 
-    Parameters
-    ----------
-    of : PowerProfile, StoredProfile or DerivedProfile
-        The profile without a cap.
-    node : NodeType
-        Nodes that it runs on.
-    speed, power : float
-        Rate of work and power of the GPUs, over those without a cap.
-    """
-
-    node: NodeType
-    speed: float
-    power: float
+    node: NodeType  # nodes that it runs on
+    speed: float  # rate of work, over that without a cap
+    power: float  # power of the GPUs, over that without a cap
 
     def power_w(self, base: PowerProfile) -> Float64Array:
         """Return its power [W]."""
@@ -279,12 +248,12 @@ class CappedProfile(DerivedProfile):
     @property
     def duration_ms(self) -> int:
         """Length [ms]."""
-        return self._n_samples * self.dt_ms
+        return self._n_samples * self.of.dt_ms
 
     @property
     def _n_samples(self) -> int:
         # Rounded up: a job ends before its profile does, never after it.
-        return ceil(self.of.duration_ms // self.dt_ms / self.speed)
+        return ceil(self.of.duration_ms // self.of.dt_ms / self.speed)
 
     @property
     def provenance(self) -> Provenance:

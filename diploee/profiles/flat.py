@@ -26,7 +26,7 @@ def flat_profile(
     Parameters
     ----------
     profile_id, source : str
-        What it stands for.
+        Id and origin of the load that it is for.
     averaging_window_s : float
         Time over which the load is known as a mean [s]; no swing faster than that is claimed.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from diploee.errors import ProfileError, did_you_mean, one_of
 from diploee.files.places import shipped_folder
 from diploee.profiles.derived import DerivedProfile
-from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import StoredProfile
 
 REFERENCE, EIGHT_GPUS = "reference", "reference-8gpu"
@@ -91,23 +91,15 @@ class ProfileLibrary:
     def in_order(cls, profiles: Iterable[Entry]) -> ProfileLibrary:
         """Build a library that is not drawn from but indexed, as by the rows of segments.
 
-        Parameters
-        ----------
-        profiles : iterable of PowerProfile or StoredProfile
-            Kept in this order; there may be none, and ids may repeat (`get` finds the first).
+        The profiles stay in this order; there may be none, and ids may repeat (`get` finds the
+        first).
         """
         library = cls.__new__(cls)
         library._hold(list(profiles))
         return library
 
     def extended(self, profiles: Iterable[Entry]) -> ProfileLibrary:
-        """Return a library in which this one's profiles keep their indices and others follow.
-
-        Parameters
-        ----------
-        profiles : iterable of PowerProfile
-            Appended in this order; ids may repeat (`get` finds the first).
-        """
+        """Return a library in which this one's profiles keep their indices and others follow."""
         return ProfileLibrary.in_order([*self._profiles, *profiles])
 
     def _hold(self, profiles: list[Entry]) -> None:
@@ -167,6 +159,3 @@ class ProfileLibrary:
             f"no profile of workload '{workload}' on {n_nodes} nodes (have: "
             f"{', '.join(map(str, counts))}); to scale one linearly, set 'scale_from_n_nodes'"
         )
-
-
-__all__ = ["REFERENCE", "PowerProfile", "ProfileLibrary", "Provenance"]

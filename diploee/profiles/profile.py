@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from diploee.errors import ProfileError, shown
-from diploee.tables import Float32Array, Float64Array
+from diploee.scenario.loading import MAX_DEVICES
+from diploee.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.units import MS_PER_S
 
 DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
@@ -27,60 +29,39 @@ def check_argument(name: str, value: float | None, least: float, most: float) ->
         raise ProfileError(f"{name} is {shown(value)}, expected {least:,} to {most:,}")
 
 
+_Positive = Annotated[float, Field(gt=0, le=MAX_SIZE, strict=True)]
+_Span = Annotated[
+    list[Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)]],
+    Field(min_length=2, max_length=2),
+]
+
+
 @dataclass(frozen=True)
 class Provenance:
-    """Where a profile comes from and what it can support.
+    """Where a profile comes from and what it can support; files are checked as it is annotated."""
 
-    Parameters
-    ----------
-    kind : {"measured", "reference"}
-        ``reference`` profiles are synthesised from published facts.
-    source : str
-        Publication, data set or file names.
-    licence : str
-        Licence of the source; ``"unknown"`` where it is not stated.
-    source_sha256 : str, optional
-        SHA-256 of the source files, joined in order of their names.
-    power_boundary : str
-        What the power includes.
-    sampling_interval_s : float
-        Interval of the original readings [s].
-    averaging_window_s : float or None
-        Window over which the driver averages each reading [s]; None where it is unknown.
-    bandwidth_hz : float
-        Highest frequency that the readings support [Hz]; nothing is claimed above it.
-    notes : str, optional
-        Assumptions and remarks.
-    counts : dict of str to int, optional
-        Readings dropped or repaired on import, by cause.
-    gpus_per_node : int, optional
-        GPUs of each node; None where it is unknown.
-    gpu_tdp_w : float, optional
-        Thermal design power of one GPU [W]; None where it is unknown.
-    gpu_model : str, optional
-        Name of the GPU; None where it is unknown.
-    power_factor : float
-        Factor on the power as measured, by which a run plays it on other GPUs.
-    phases : dict of str to list, optional
-        Start and end [s from the start of the profile] of each part of the run that its events
-        tell, by its name, such as ``training``.
-    """
+    kind: Literal["measured", "reference"]  # `reference` is synthesised from published facts
+    source: str  # publication, data set or file names
+    licence: str  # licence of the source; "unknown" where it is not stated
+    sampling_interval_s: _Positive  # interval of the original readings [s]
+    # Window over which the driver averages each reading [s]; None where it is unknown
+    averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
+    bandwidth_hz: _Positive  # highest frequency that the readings support; nothing above is claimed
+    source_sha256: str = ""  # of the source files, joined in order of their names
+    power_boundary: str = DEVICE_POWER  # what the power includes
+    notes: str = ""  # assumptions and remarks
+    # Readings dropped or repaired on import, by cause
+    counts: dict[str, Annotated[int, Field(ge=0, strict=True)]] = field(default_factory=dict)
+    # GPUs of each node; None where it is unknown, as for the next two
+    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = None
+    gpu_tdp_w: _Positive | None = None  # thermal design power of one GPU [W]
+    gpu_model: str | None = None  # name of the GPU
+    power_factor: _Positive = 1.0  # factor on the power as measured, to play it on other GPUs
+    # Start and end [s from the start of the profile] of each part of the run that its events say,
+    # by its name, such as `training`
+    phases: dict[str, list[_Span]] = field(default_factory=dict)
 
-    kind: Literal["measured", "reference"]
-    source: str
-    licence: str
-    sampling_interval_s: float
-    averaging_window_s: float | None
-    bandwidth_hz: float
-    source_sha256: str = ""
-    power_boundary: str = DEVICE_POWER
-    notes: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
-    gpus_per_node: int | None = None
-    gpu_tdp_w: float | None = None
-    gpu_model: str | None = None
-    power_factor: float = 1.0
-    phases: dict[str, list[list[float]]] = field(default_factory=dict)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
 PUBLISHED_NODE = Provenance(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,9 @@ from diploee.errors import ProfileError, shown
 from diploee.files import Writing, whole_file
 from diploee.model import Name
 from diploee.plain_data import SHA256, Record, checked_record, parse_json
-from diploee.profiles.profile import DEVICE_POWER, PowerProfile, Provenance
-from diploee.scenario.loading import MAX_DEVICES, MAX_NODES
+from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.scenario.loading import MAX_NODES
 from diploee.tables import (
-    MAX_SIZE,
     BoolArray,
     Float32Array,
     Int64Array,
@@ -47,31 +46,6 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COLUMNS: dict[str, Kind] = {"t_ms": "number", "power_w": "number"}
 _REMEDY = "import or build the profile again"
 
-_Positive = Annotated[float, Field(gt=0, le=MAX_SIZE)]
-_Span = Annotated[
-    list[Annotated[float, Field(ge=0, le=MAX_SIZE)]], Field(min_length=2, max_length=2)
-]
-
-
-class Origin(Record):
-    """The provenance of a profile, as it must stand in its file and in a run's manifest."""
-
-    kind: Literal["measured", "reference"]
-    source: str
-    licence: str
-    sampling_interval_s: _Positive
-    averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE)] | None
-    bandwidth_hz: _Positive
-    source_sha256: str = ""
-    power_boundary: str = DEVICE_POWER
-    notes: str = ""
-    counts: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES)] | None = None
-    gpu_tdp_w: _Positive | None = None
-    gpu_model: str | None = None
-    power_factor: _Positive = 1.0
-    phases: dict[str, list[_Span]] = Field(default_factory=dict)
-
 
 class Job(Record):
     """Facts of a profile that its maker gives."""
@@ -86,7 +60,7 @@ class _Head(Job):
 
     dt_ms: Annotated[int, Field(ge=1, le=MAX_STEP_MS)]
     sha256: Annotated[str, Field(pattern=SHA256)]
-    provenance: Origin
+    provenance: Provenance
 
 
 def write_profile(
@@ -109,7 +83,7 @@ def write_profile(
     joins : Writing, optional
         Results that it is to appear with.
     inputs : iterable of pathlib.Path
-        What it is made of, which is never replaced.
+        Its sources, which are never replaced.
 
     Raises
     ------
@@ -222,8 +196,7 @@ class StoredProfile:
         head = checked_record(content, _Head, where, ProfileError, _REMEDY)
         self.profile_id, self.workload = head.profile_id, head.workload
         self.n_nodes, self.dt_ms, self.sha256 = head.n_nodes, head.dt_ms, head.sha256
-        origin = {name: getattr(head.provenance, name) for name in Origin.model_fields}
-        self.provenance = Provenance(**origin)
+        self.provenance: Provenance = head.provenance
         if self.n_samples < 1:
             raise ProfileError(f"{path}: holds no sample, expected 1 or more; {_REMEDY}")
 

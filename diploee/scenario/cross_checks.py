@@ -9,7 +9,7 @@ from typing import Any, get_args
 from diploee.clock import is_skipped, zone_name
 from diploee.errors import did_you_mean, one_of
 from diploee.facility import StageSpec
-from diploee.facility.billing import Billing
+from diploee.facility.point_of_interconnection import Billing
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import flexibility_problems
 from diploee.scenario.job_streams import JobStream

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from diploee.schedule.context import JobTable as JobTable
     from diploee.schedule.policies.conservative import ConservativeBackfill as ConservativeBackfill
     from diploee.schedule.policies.easy import EasyBackfill as EasyBackfill
-    from diploee.schedule.policies.fifo import StrictFifo as StrictFifo
+    from diploee.schedule.policies.easy import ShortestJobFirst as ShortestJobFirst
+    from diploee.schedule.policies.easy import StrictFifo as StrictFifo
     from diploee.schedule.policies.power_capped import PowerCapped as PowerCapped
     from diploee.schedule.policies.priority import MultifactorPriority as MultifactorPriority
-    from diploee.schedule.policies.sjf import ShortestJobFirst as ShortestJobFirst
     from diploee.schedule.policy import ClusterView as ClusterView
     from diploee.schedule.policy import Estimate as Estimate
     from diploee.schedule.policy import EstimateByClasses as EstimateByClasses

@@ -10,21 +10,30 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
+import numpy as np
 import simpy
 
 from diploee.errors import one_of, shown
-from diploee.schedule.acting_jobs import ActingJob
-from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
+from diploee.scenario.pools import StandingNodes
+from diploee.schedule.acting_views import ActingJob, ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
 from diploee.schedule.context import DRAW_MS, Context, JobTable, PowerBasis
-from diploee.schedule.policy import actions_read, asked, jobs_read, pairs_read, wake_ms
-from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
+from diploee.schedule.policy import (
+    EXACT,
+    actions_read,
+    asked,
+    estimated_ms,
+    jobs_read,
+    pairs_read,
+    wake_ms,
+)
+from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN, ActedSchedule, Runs
+from diploee.schedule.schedule import NEVER_MS, check_widths
 from diploee.schedule.simpy_loop import SimpyLoop
-from diploee.tables import Int64Array
+from diploee.tables import Int64Array, concat
 
 SIZE_EXPONENT = 0.9
 """A job on a share x of its nodes works at the rate x^0.9.
@@ -37,28 +46,18 @@ Stretch = tuple[int, int, int, int, int, int, int, int, float]
 """Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""
 
 
-@dataclass(eq=False)
-class Happened:
-    """Events of a window: stretches, first starts, ends, and jobs back in the queue."""
-
-    stretches: list[Stretch] = field(default_factory=list)
-    starts_ms: dict[int, int] = field(default_factory=dict)
-    ends_ms: dict[int, int] = field(default_factory=dict)
-    requeued_ms: list[int] = field(default_factory=list)
-    restarted_ms: list[int] = field(default_factory=list)
-
-
 class ActingEngine(SimpyLoop):
     """All pools of a run, simulated by SimPy in one environment.
 
-    Each pool comes with its first nodes, its policy, and times [ms] and numbers of added nodes.
+    Its jobs are numbered in the order in which they are taken in.
     """
 
     _rule = f"{SimpyLoop._rule}, and acts on jobs of view.running"
 
     def __init__(
         self,
-        pools: Mapping[str, tuple[int, Any, Sequence[tuple[int, int]]]],
+        policies: Mapping[str, Any],
+        standing: Mapping[str, StandingNodes],
         context: Context,
         begin_ms: int,
         horizon_ms: int,
@@ -73,17 +72,21 @@ class ActingEngine(SimpyLoop):
         }
         self.scope, self._view = FacilityScope(self), FacilityView(self)
         self.pools = {
-            name: ActingPool(self, name, n_nodes, policy)
-            for name, (n_nodes, policy, _) in pools.items()
+            name: ActingPool(self, name, standing[name].first, policy)
+            for name, policy in policies.items()
         }
         self._by_id = list(self.pools.values())
+        self._most = [standing[name].most for name in policies]
         for pool, idle_w in zip(self._by_id, context.idle_power_w, strict=False):
             pool.idle_w = idle_w
-        self._n_jobs, self._happened = 0, Happened()
-        for name, (_, _, added) in pools.items():
-            for time_ms, more in added:
-                self._later(time_ms - begin_ms, self._add, (self.pools[name], more))
-                self.pools[name].wakes_ms.append(time_ms)
+        # The jobs that wait or hold nodes, and their first starts, row by row.
+        self._n_jobs, self._table = 0, JobTable.empty()
+        self._numbers, self._start_ms = np.empty((2, 0), dtype=np.int64)
+        self._forget_window()
+        for name, pool in self.pools.items():
+            for time_ms, more in standing[name].added:
+                self._later(time_ms - begin_ms, self._add, (pool, more))
+                pool.wakes_ms.append(time_ms)
         wakes_ms = {*context.wakes_ms, *(event.issued_ms for event in context.events)}
         for time_ms in sorted(wakes_ms):
             if begin_ms < time_ms < horizon_ms:
@@ -91,11 +94,26 @@ class ActingEngine(SimpyLoop):
         if context.controller is not None or any(pool.wants_idle for pool in self._by_id):
             self._decide_last()
 
-    def advance(self, jobs: JobTable, estimate_ms: Int64Array, until_ms: int) -> Happened:
-        """Take in the jobs submitted before a time, and simulate up to it.
+    def _forget_window(self) -> None:
+        """Begin to note what happens in a window: stretches, first starts, ends, requeued jobs."""
+        self._stretches: list[Stretch] = []
+        self._starts_ms: dict[int, int] = {}
+        self._ends_ms: dict[int, int] = {}
+        self._requeued_ms: list[int] = []
+        self._restarted_ms: list[int] = []
 
-        Jobs are numbered in the order in which they are taken in.
-        """
+    def advance(self, jobs: JobTable, until_ms: int) -> ActedSchedule:
+        """Return what happened before a time; arguments and errors as in `PoolSchedule.advance`."""
+        estimate_ms = jobs.duration_ms.copy()
+        for pool_id, pool in enumerate(self._by_id):
+            rows = jobs.pool_id == pool_id
+            of_pool = jobs.take(rows)
+            check_widths(of_pool, self._most[pool_id])
+            estimate_ms[rows] = estimated_ms(getattr(pool.policy, "estimate", EXACT), of_pool)
+        numbers = np.arange(self._n_jobs, self._n_jobs + len(jobs))
+        self._table = concat([self._table, jobs])
+        self._numbers = np.append(self._numbers, numbers)
+        self._start_ms = np.append(self._start_ms, np.full(len(jobs), NEVER_MS))
         entering = self._enter(jobs, estimate_ms)
         self._run_until(until_ms, entering, jobs.submit_ms, self._submit)
         for job in self.jobs.values():
@@ -103,10 +121,46 @@ class ActingEngine(SimpyLoop):
                 self._tell(job, until_ms)
         for pool in self._by_id:
             self._check_starving(pool, until_ms)
-        found, self._happened = self._happened, Happened()
-        return found
+        return self._seen(until_ms)
 
-    def planned_end_ms(self, number: int) -> int:
+    def _seen(self, until_ms: int) -> ActedSchedule:
+        """Return the jobs that did something in a window, and forget those that ended."""
+        n_rows = len(self._table)
+        new, gone = np.zeros((2, n_rows), dtype=np.bool_)
+        started, ended = self._rows(self._starts_ms), self._rows(self._ends_ms)
+        self._start_ms[started] = list(self._starts_ms.values())
+        new[started], gone[ended] = True, True
+        end_ms = np.full(n_rows, NEVER_MS)
+        end_ms[ended] = list(self._ends_ms.values())
+        if until_ms >= self._horizon_ms:
+            for row in np.flatnonzero((self._start_ms != NEVER_MS) & ~gone).tolist():
+                end_ms[row] = self._planned_end_ms(int(self._numbers[row]))
+        runs = Runs.empty()
+        if self._stretches:  # in the order of their starts and then of their jobs
+            columns = [np.array(values) for values in zip(*self._stretches, strict=True)]
+            columns[0] = np.searchsorted(self._numbers, columns[0])
+            runs = Runs(*columns).take(np.lexsort((columns[0], columns[1])))
+        touched = new | (end_ms != NEVER_MS)
+        touched[runs.job] = True
+        seen = ActedSchedule(
+            self._table,
+            self._start_ms.copy(),
+            self._horizon_ms,
+            ended_ms=end_ms,
+            runs=runs,
+            new=new,
+            requeued_ms=np.array(self._requeued_ms, dtype=np.int64),
+            restarted_ms=np.array(self._restarted_ms, dtype=np.int64),
+        ).take(touched)
+        self._table, self._numbers = self._table.take(~gone), self._numbers[~gone]
+        self._start_ms = self._start_ms[~gone]
+        self._forget_window()
+        return seen
+
+    def _rows(self, of: Mapping[int, int]) -> Int64Array:
+        return np.searchsorted(self._numbers, np.fromiter(of, np.int64, len(of)))
+
+    def _planned_end_ms(self, number: int) -> int:
         """Return when a job ends that has started: as it runs, or at once after now."""
         job = self.jobs[number]
         if job.kind == RUN and job.held:
@@ -198,7 +252,7 @@ class ActingEngine(SimpyLoop):
             return  # it was stopped, slowed or resized meanwhile
         self._tell(job, self.now_ms)
         if job.kind == RUN:
-            self._happened.ends_ms[job.number] = self.now_ms
+            self._ends_ms[job.number] = self.now_ms
             self._release(job, pool)
             self._forget(job, pool)
         elif job.kind == RESTART:
@@ -218,10 +272,10 @@ class ActingEngine(SimpyLoop):
 
     def _tell(self, job: ActingJob, until_ms: int) -> None:
         """Note what a job did up to a time, cut at every span: as windows of any length do."""
-        stretches, begin_ms = self._happened.stretches, job.told_ms
+        begin_ms = job.told_ms
         while begin_ms < until_ms:
             end_ms = min((begin_ms // DRAW_MS + 1) * DRAW_MS, until_ms)
-            stretches.append(
+            self._stretches.append(
                 (
                     job.number, begin_ms, end_ms, job.nodes, job.work_at(begin_ms),
                     job.work_at(end_ms), job.level, job.kind, job.held_w,
@@ -316,7 +370,7 @@ class ActingEngine(SimpyLoop):
         insort(pool.waiting, job.number)
         if pool.queue is not pool.waiting:
             insort(pool.queue, job.number)
-        self._happened.requeued_ms.append(self.now_ms)
+        self._requeued_ms.append(self.now_ms)
 
     def _release(self, job: ActingJob, pool: ActingPool) -> None:
         pool._expect(job.number, None)
@@ -422,12 +476,11 @@ class ActingEngine(SimpyLoop):
         pool.free_nodes -= n_nodes
         job.held = job.nodes = pool.job_n_nodes[number] = n_nodes
         job.level = pool.job_level[number] = level
-        happened, now_ms = self._happened, self.now_ms
         if job.turn == 0:
-            happened.starts_ms[number] = now_ms
+            self._starts_ms[number] = self.now_ms
             self._run(job, pool)
         else:
-            happened.restarted_ms.append(now_ms)
+            self._restarted_ms.append(self.now_ms)
             self._restart(job, pool)
 
     def _preempt(self, pool: ActingPool, job: ActingJob, how: str, who: object) -> None:

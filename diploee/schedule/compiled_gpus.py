@@ -26,12 +26,6 @@ class Gpus(NamedTuple):
     next_gpu: Int64Array  # further GPU of the job that has a GPU as a whole, -1 = none
     free_nodes: Int64Array  # number of wholly free nodes
 
-    @property
-    def free_slots(self) -> Int64Array:
-        """Free slots of each GPU, node after node, shape (n_gpus,)."""
-        n_leaves = self.gpus.size // 2
-        return self.gpus[n_leaves : n_leaves + self.next_gpu.size]
-
 
 def open_gpus(n_nodes: int, per_node: int) -> Gpus:
     """Return the GPUs of a pool, all of them free."""

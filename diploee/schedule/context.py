@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -138,9 +139,9 @@ class JobPower:
     ) -> None:
         self._library, self._nodes, self._filled = library, nodes, filled
         self._found: dict[int, tuple[float, float, float]] = {}
-        self._of: dict[tuple[int, int, int, float, tuple[float, float], PowerBasis], float] = {}
+        self.of = cache(self._of)
 
-    def of(
+    def _of(
         self,
         class_id: int,
         profile_id: int,
@@ -150,20 +151,6 @@ class JobPower:
         basis: PowerBasis,
     ) -> float:
         """Return the power of a job [W]; `cap` as shares of the TDP and of the power without it."""
-        key = (class_id, profile_id, n_nodes, power_factor, cap, basis)
-        if key not in self._of:
-            self._of[key] = self._job_w(*key)
-        return self._of[key]
-
-    def _job_w(
-        self,
-        class_id: int,
-        profile_id: int,
-        n_nodes: int,
-        power_factor: float,
-        cap: tuple[float, float],
-        basis: PowerBasis,
-    ) -> float:
         node, (limit, power) = self._nodes[class_id], cap
         if basis == "rated":
             gpus_w = node.n_gpus * node.gpu_tdp_w
@@ -192,6 +179,24 @@ class JobPower:
             p95_w = float(np.quantile(minutes_w, 0.95))
             self._found[profile_id] = profile.mean_power_w, float(steady_w.mean()), p95_w
         return self._found[profile_id]
+
+
+class Headroom:
+    """Power left between a limit and what is drawn, which starts and caps take from [W].
+
+    It is negative as long as more is drawn than the limit allows.
+    """
+
+    def __init__(self, allowed_w: float, drawn_w: float) -> None:
+        self.left_w = allowed_w - drawn_w
+
+    def holds(self, more_w: float) -> bool:
+        """Return whether as much more may be drawn."""
+        return more_w <= self.left_w
+
+    def take(self, more_w: float) -> None:
+        """Count what is drawn more; negative where it is less."""
+        self.left_w -= more_w
 
 
 def _nothing_w(_: int) -> float:

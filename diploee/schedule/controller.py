@@ -20,7 +20,7 @@ from diploee.scenario.events import Event
 from diploee.scenario.flexibility import TOLERATED_LOSS
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
-from diploee.schedule.headroom import Headroom
+from diploee.schedule.context import Headroom
 from diploee.schedule.signals import Signal, quantile
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW

@@ -9,7 +9,7 @@ at which neither a submission nor an end would.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from types import MappingProxyType
@@ -30,11 +30,8 @@ from diploee.tables import Int64Array
 class ClusterView(Protocol):
     """View of a policy of one pool. Jobs are numbered in the order of submission to the pool."""
 
-    @property
-    def now_ms(self) -> int:
-        """Time since the start of the run [ms], negative in its warm-up."""
-        ...
-
+    now_ms: int
+    """Time since the start of the run [ms], negative in its warm-up."""
     n_nodes: int
     """Nodes of the pool that stand."""
     free_nodes: int
@@ -50,25 +47,14 @@ class ClusterView(Protocol):
     """How long each is thought to run [ms], at least 1: its policy's `estimate`, the true run time
     where the policy has none."""
 
-    @property
-    def job_submit_ms(self) -> dict[int, int]:
-        """When each was submitted [ms]."""
-        ...
-
-    @property
-    def job_user(self) -> dict[int, int]:
-        """Number of each one's user within its stream; 0 = not known."""
-        ...
-
-    @property
-    def job_class(self) -> dict[int, int]:
-        """Index of each one's job class."""
-        ...
-
-    @property
-    def job_profile_id(self) -> dict[int, int]:
-        """Index of each one's power profile in the library."""
-        ...
+    job_submit_ms: dict[int, int]
+    """When each was submitted [ms]."""
+    job_user: dict[int, int]
+    """Number of each one's user within its stream; 0 = not known."""
+    job_class: dict[int, int]
+    """Index of each one's job class."""
+    job_profile_id: dict[int, int]
+    """Index of each one's power profile in the library."""
 
     def priority(self, job: int) -> float:
         """Return the priority of a job's class."""
@@ -80,9 +66,6 @@ class ClusterView(Protocol):
         That is its start plus its estimate; of a job that has run longer the next ms.
         """
         ...
-
-    signals: Mapping[str, Callable[[int], float]]
-    """Outside signals by name, such as a price, each a function of the time [ms]."""
 
     def wake_at(self, time_ms: int) -> None:
         """Ask for another decision at a time [ms], after now."""
@@ -337,6 +320,10 @@ class EstimatingSpec(SchedulerSpec):
         "shortest of some classes that holds it, or logged, what its user asked for in the log, "
         "its run time where the log has no such time. A job that runs longer keeps its nodes.",
     )
+
+    def open(self) -> Any:
+        """Return the policy: itself, where it needs no state."""
+        return self
 
 
 def estimated_ms(estimate: Estimate, jobs: JobTable) -> Int64Array:

@@ -28,56 +28,32 @@ RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
 
 @dataclass(frozen=True, eq=False)
 class Runs(Table):
-    """Stretches of jobs, cut at every span of `DRAW_MS` from the start of the run on.
+    """Stretches of jobs, cut at every span of `DRAW_MS` from the start of the run on."""
 
-    Parameters
-    ----------
-    job : numpy.ndarray, int64
-        Row of the job table.
-    start_ms, end_ms : numpy.ndarray, int64
-        Span of the stretch [ms].
-    n_nodes : numpy.ndarray, int32
-        Nodes that it is on.
-    work_from_ms, work_to_ms : numpy.ndarray, int64
-        Work done before and after it, in ms of an uncapped run on the nodes asked for.
-    level : numpy.ndarray, int32
-        Cap level.
-    kind : numpy.ndarray, int8
-        Index into `KINDS`.
-    power_w : numpy.ndarray, float64
-        Power of all its nodes where it does not run [W].
-    """
-
-    job: Int64Array = column("int64")
+    job: Int64Array = column("int64")  # row of the job table
+    # Span of the stretch [ms]
     start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
-    n_nodes: Int32Array = column("int32")
+    n_nodes: Int32Array = column("int32")  # nodes that it is on
+    # Work done before and after it, in ms of an uncapped run on the nodes asked for
     work_from_ms: Int64Array = column("int64")
     work_to_ms: Int64Array = column("int64")
-    level: Int32Array = column("int32")
-    kind: Int8Array = column("int8")
-    power_w: Float64Array = column("float64")
+    level: Int32Array = column("int32")  # cap level
+    kind: Int8Array = column("int8")  # index into `KINDS`
+    power_w: Float64Array = column("float64")  # of all its nodes where it does not run [W]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ActedSchedule(Schedule):
     """Jobs that ran in stretches within a window, or in the whole run.
 
-    Parameters
-    ----------
-    jobs, start_ms, horizon_ms, ended_ms
-        As in `Schedule`: jobs that have started, when they first did, and their ends; `NEVER_MS` =
-        not ended yet.
-    runs : Runs
-        Their stretches within the window, in the order of their starts.
-    new : numpy.ndarray, shape (n,), bool
-        Which of the jobs started for the first time within the window.
-    requeued_ms, restarted_ms : numpy.ndarray, int64
-        When jobs were put back into a queue within the window, and when such jobs left it [ms].
+    The jobs are those that have started, with their first starts and their ends; `NEVER_MS` = not
+    ended yet.
     """
 
-    runs: Runs
-    new: BoolArray
+    runs: Runs  # their stretches within the window, in the order of their starts
+    new: BoolArray  # which of the jobs started for the first time within the window, shape (n,)
+    # When jobs were put back into a queue within the window, and when such jobs left it [ms]
     requeued_ms: Int64Array
     restarted_ms: Int64Array
 

@@ -20,7 +20,7 @@ from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, Scenario
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule.context import DRAW_MS, Context, JobTable
-from diploee.schedule.policies.fifo import StrictFifo
+from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import Policy, asked, starts_read, twin_of
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.units import SLOTS_PER_GPU
@@ -49,23 +49,12 @@ QUEUE_COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Jobs with their start times.
+    """Jobs with their start times."""
 
-    Parameters
-    ----------
-    jobs : JobTable
-        Jobs of a run in the order of submission; or some of them, in any order.
-    start_ms : numpy.ndarray, shape (n,), int64
-        Start of each job [ms]; `NEVER_MS` = never started before the horizon.
-    horizon_ms : int
-        End of the run [ms].
-    ended_ms : numpy.ndarray, shape (n,), int64, optional
-        End of each job [ms], or `NEVER_MS`; its run time after its start if absent.
-    """
-
-    jobs: JobTable
-    start_ms: Int64Array
-    horizon_ms: int
+    jobs: JobTable  # of a run in the order of submission; or some of them, in any order
+    start_ms: Int64Array  # start of each job [ms]; `NEVER_MS` = never started before the horizon
+    horizon_ms: int  # end of the run [ms]
+    # End of each job [ms], or `NEVER_MS`; its run time after its start if absent
     ended_ms: Int64Array | None = None
 
     @cached_property
@@ -228,9 +217,9 @@ class Cluster:
         if self.acts:
             if engine == "compiled":
                 _refuse_acting(chosen)
-            from diploee.schedule.acting import ActingPools
+            from diploee.schedule.acting_engine import ActingEngine
 
-            self._acting = ActingPools(chosen, stand, context or Context(), begin_ms, horizon_ms)
+            self._acting = ActingEngine(chosen, stand, context or Context(), begin_ms, horizon_ms)
             return
         self._pools = [
             PoolSchedule(
@@ -356,7 +345,7 @@ def _engine(
         return made
     from diploee.schedule.simpy_engine import SimpyCluster
 
-    return SimpyCluster(standing.first, policy, None, begin_ms, standing.added)
+    return SimpyCluster(standing.first, policy, begin_ms, standing.added)
 
 
 def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from simpy.events import NORMAL
 
 from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.context import JobTable
-from diploee.schedule.policies.fifo import StrictFifo
+from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import EXACT, Policy, Viewed, asked, estimated_ms, jobs_read, wake_ms
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
 from diploee.tables import Int64Array, concat
@@ -26,7 +26,6 @@ class SimpyCluster(SimpyLoop, Viewed):
         self,
         n_nodes: int,
         policy: Policy,
-        signals: Mapping[str, Callable[[int], float]] | None = None,
         begin_ms: int = 0,
         added: Sequence[tuple[int, int]] = (),
     ) -> None:
@@ -35,7 +34,6 @@ class SimpyCluster(SimpyLoop, Viewed):
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()
         self.running: dict[int, int] = {}
-        self.signals: Mapping[str, Callable[[int], float]] = signals or {}
         # Of the jobs that wait or run. Python's integers: reading one element of a NumPy array
         # costs ten times as much.
         self.job_n_nodes: dict[int, int] = {}
@@ -59,25 +57,11 @@ class SimpyCluster(SimpyLoop, Viewed):
             self._later(time_ms - begin_ms, self._add, more)
             self.wakes_ms.append(time_ms)
 
-    @property
-    def job_submit_ms(self) -> dict[int, int]:
-        """When each waiting or running job was submitted [ms]."""
-        return self._of_jobs("submit_ms")
-
-    @property
-    def job_user(self) -> dict[int, int]:
-        """Number of the user of each waiting or running job; 0 = not known."""
-        return self._of_jobs("user_id")
-
-    @property
-    def job_class(self) -> dict[int, int]:
-        """Index of the class of each waiting or running job."""
-        return self._of_jobs("class_id")
-
-    @property
-    def job_profile_id(self) -> dict[int, int]:
-        """Index of the power profile of each waiting or running job."""
-        return self._of_jobs("profile_id")
+    # Of each waiting or running job, as `ClusterView` says.
+    job_submit_ms = property(lambda self: self._of_jobs("submit_ms"))
+    job_user = property(lambda self: self._of_jobs("user_id"))
+    job_class = property(lambda self: self._of_jobs("class_id"))
+    job_profile_id = property(lambda self: self._of_jobs("profile_id"))
 
     def _of_jobs(self, column: str) -> dict[int, Any]:
         if column not in self._asked_for:  # few policies ask

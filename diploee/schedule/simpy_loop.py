@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import simpy
@@ -21,18 +21,6 @@ LONGEST_IDLE_MS = MS_PER_DAY
 """A pool may stand empty beside a queue for so long before its policy is refused."""
 AFTER_ALL = EventPriority(NORMAL + 1)
 """Of the events of one instant, those that come last."""
-
-
-class _PoolInLoop(Protocol):
-    n_nodes: int
-    policy: Any
-    wakes_ms: list[int]
-    last_busy_ms: int
-
-    @property
-    def queue(self) -> Any: ...
-    @property
-    def running(self) -> Any: ...
 
 
 class SimpyLoop(ABC):
@@ -129,7 +117,7 @@ class SimpyLoop(ABC):
         self._turn_is_due = False
         self._decide()
 
-    def _check_starving(self, pool: _PoolInLoop, now_ms: int) -> None:
+    def _check_starving(self, pool: Any, now_ms: int) -> None:
         """Refuse a policy that leaves a pool empty beside a queue and asks for no later turn."""
         pool.wakes_ms = [time_ms for time_ms in pool.wakes_ms if time_ms >= now_ms]
         if pool.running or not pool.queue:

@@ -16,6 +16,7 @@ from diploee.metrics.catalogue import table_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
 from diploee.schedule.schedule import Engine
+from diploee.simulation import Forecast, check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweeps.loading import Sweep, load_sweep
@@ -32,7 +33,6 @@ from diploee.sweeps.summary import (
     table_bytes,
 )
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
-from diploee.validation import Forecast, check
 
 if TYPE_CHECKING:
     import pandas as pd

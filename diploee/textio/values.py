@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import shown
-from diploee.ranges import Range
-from diploee.tables import BoolArray, Float64Array, Int32Array, arrow_texts, as_numpy
+from diploee.tables import BoolArray, Float64Array, Int32Array, Range, arrow_texts, as_numpy
 from diploee.textio.tables import ReadTable
 
 MISSING_WORDS = (

@@ -59,7 +59,8 @@ def by_windows(
         stop = int(np.searchsorted(jobs.submit_ms, edge))
         numbers, start_ms = made.advance(jobs.take(slice(done, stop)), edge)
         starts |= dict(zip(numbers.tolist(), start_ms.tolist(), strict=True))
-        free.append(gpus.free_slots.tolist())
+        first = gpus.gpus.size // 2  # the leaves of the tree
+        free.append(gpus.gpus[first : first + gpus.next_gpu.size].tolist())
         done = stop
     return starts, free
 

@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builders import job_table
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from diploee.tables import arrow_numbers, arrow_texts, as_numpy, read_parquet
+from diploee.tables import arrow_numbers, arrow_texts, as_numpy, concat, read_parquet
 
 DTYPES = st.sampled_from(
     ["bool", "int8", "int16", "int32", "int64", "uint16", "float32", "float64"]
@@ -73,3 +74,15 @@ def test_a_column_that_a_file_lacks_is_named() -> None:
     assert read_parquet(file, ["b"]).to_pydict() == {"b": [2]}
     with pytest.raises(KeyError, match="no column 'c'"):
         read_parquet(file, ["a", "c"])
+
+
+def test_parts_of_a_table_join_to_the_whole_in_its_types() -> None:
+    jobs = job_table([1, 2, 3], [1, 1, 1], [5, 5, 5], pool_id=[-(2**15), 0, 2**15 - 1])
+    table = concat([jobs.take(slice(0, 1)), jobs.take(slice(1, 3))]).to_arrow()
+    assert table.equals(jobs.to_arrow())
+    assert table["pool_id"].type == pa.int16()
+
+
+def test_columns_of_unequal_length_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"JobTable.n_nodes: shape \(1,\), expected \(2,\)"):
+        job_table([1, 2], [1], [5, 5])

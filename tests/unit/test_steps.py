@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_energy_j, tiny_library, tiny_scenario
+from builders import Keeps, job_energy_j, tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import InputError
-from diploee.facility import Block
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs, job_segments, schedule_jobs
 
@@ -56,19 +55,6 @@ SITES: dict[str, dict[str, Any]] = {
 }
 
 
-class Kept:
-    """A sink that keeps the power of a run, in full digits."""
-
-    def __init__(self) -> None:
-        self.it_w: list[np.ndarray] = []
-        self.facility_w: list[np.ndarray] = []
-
-    def add(self, block: Block) -> None:
-        """Take in a block."""
-        self.it_w.append(block.columns["it_power_w"])
-        self.facility_w.append(block.columns["facility_power_w"])
-
-
 def scheduled(scenario: Scenario) -> tuple[Workload, Any]:
     workload = generate_jobs(scenario, tiny_library())
     return workload, schedule_jobs(workload.jobs, scenario, "compiled")
@@ -76,15 +62,15 @@ def scheduled(scenario: Scenario) -> tuple[Workload, Any]:
 
 @pytest.mark.parametrize("site", SITES)
 def test_steps_give_the_power_of_a_run(site: str, tmp_path: Path) -> None:
-    scenario, kept = tiny_scenario(SITES[site]), Kept()
+    scenario, kept = tiny_scenario(SITES[site]), Keeps()
     run = diploee.simulate(
         scenario, tmp_path / "run", library=tiny_library(), engine="compiled", sinks=[kept]
     )
     workload, schedule = scheduled(scenario)
     segments = diploee.job_segments(schedule, workload.library, scenario, workload.pieces_of)
     power = diploee.power_series(segments, scenario, workload.library)
-    for column, found_w in (("it_power_w", kept.it_w), ("facility_power_w", kept.facility_w)):
-        np.testing.assert_allclose(power[column], np.concatenate(found_w), rtol=1e-9)
+    for column in ("it_power_w", "facility_power_w"):
+        np.testing.assert_allclose(power[column], kept[column], rtol=1e-9)
     jobs_j = job_energy_j(schedule, workload.library, scenario, workload.pieces_of)
     assert jobs_j.sum() < power["it_power_w"].sum() * 60
     if scenario.warm_up is None:

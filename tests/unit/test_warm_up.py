@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from builders import tiny_library, tiny_scenario, write_scenario
+from builders import Keeps, tiny_library, tiny_scenario, write_scenario
 from serving_builders import serving_scenario
 
 import diploee
@@ -277,16 +277,9 @@ def without_causes(block: Any) -> None:
 
 
 def simulated_power(scenario: Scenario, folder: Path) -> np.ndarray[Any, Any]:
-    class Kept:
-        def __init__(self) -> None:
-            self.parts: list[np.ndarray[Any, Any]] = []
-
-        def add(self, block: Any) -> None:
-            self.parts.append(block.columns["facility_power_w"])
-
-    kept = Kept()
+    kept = Keeps()
     run_of(scenario, folder / "again", sinks=[kept])
-    return np.concatenate(kept.parts)
+    return kept["facility_power_w"]
 
 
 def test_services_begin_with_the_instances_they_need_and_have_no_transient(tmp_path: Path) -> None:

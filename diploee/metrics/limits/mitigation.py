@@ -17,7 +17,7 @@ applied to the run's power, and enlarged until the limits are kept behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -403,11 +403,11 @@ def _store(size: BatterySize) -> Store:
     """Return the store of a stage by its usable energy; one without end is filled from 0."""
     plain, power_w = _PLAIN.store(), size.power_w
     if not np.isfinite(size.energy_j):
-        return replace(plain, power_w=power_w, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
+        return plain._replace(power_w=power_w, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
     scale = size.energy_j / _size_of(_PLAIN).energy_j
     least_j, most_j, middle_j = plain.least_j, plain.most_j, plain.reference_j
-    return replace(
-        plain, power_w=power_w, least_j=least_j * scale, most_j=most_j * scale,
+    return plain._replace(
+        power_w=power_w, least_j=least_j * scale, most_j=most_j * scale,
         reference_j=middle_j * scale,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""EASY backfilling: jobs behind the head start as long as they do not delay it.
+"""Strict FIFO and EASY backfilling, and the shortest job first, which is FIFO in another order.
 
 References
 ----------
@@ -11,38 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from itertools import groupby, islice
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from diploee.model import optional
-from diploee.schedule.policy import EXACT, ClusterView, Estimate, EstimatingSpec, Policy, has_twin
+from diploee.scenario import SchedulerSpec
+from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy, has_twin
 
 Order = Literal["submission", "sjbf"]
-
-
-@has_twin("diploee.schedule.compiled:CompiledQueue")
-class EasyBackfill:
-    """First in, first out, and what fits into the gap before the head of the queue.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        Estimates of run times that it sees; the true ones by default.
-    order : {"submission", "sjbf"}
-        Order in which the jobs behind the head are tried; ``sjbf``: the shortest first.
-    depth : int, optional
-        Jobs of the queue that are looked at, its head among them; all by default.
-    """
-
-    def __init__(
-        self, estimate: Estimate = EXACT, order: Order = "submission", depth: int | None = None
-    ) -> None:
-        self.estimate, self.order, self.depth = estimate, order, depth
-
-    def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the jobs from the head on that fit, then those that do not delay the next."""
-        return backfilled(view, view.queue, self.order, self.depth)
 
 
 def backfilled(
@@ -96,8 +73,9 @@ def _shadow(
     return sys.maxsize, 0
 
 
-class EasySpec(EstimatingSpec):
-    """EASY backfilling: jobs behind the head start where they do not delay it."""
+@has_twin("diploee.schedule.compiled:CompiledQueue")
+class EasyBackfill(EstimatingSpec):
+    """EASY backfilling: first in, first out, and what fits into the gap before the head."""
 
     kind: Literal["easy"] = Field(
         default="easy", description="EASY: jobs behind the head start where they do not delay it."
@@ -111,6 +89,53 @@ class EasySpec(EstimatingSpec):
         "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
     )
 
+    def select(self, view: ClusterView) -> Sequence[int]:
+        """Return the jobs from the head on that fit, then those that do not delay the next."""
+        return backfilled(view, view.queue, self.order, self.depth)
+
+
+@has_twin("diploee.schedule.compiled:CompiledQueue")
+class StrictFifo:
+    """First in, first out: jobs start in the order of submission, and the head blocks the queue."""
+
+    order, depth = "submission", 1
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        """Return the longest run of jobs at the head of the queue that fits the free nodes."""
+        free_nodes, n_nodes = view.free_nodes, view.job_n_nodes
+        chosen: list[int] = []
+        for job in view.queue:
+            free_nodes -= n_nodes[job]
+            if free_nodes < 0:
+                break
+            chosen.append(job)
+        return chosen
+
+
+class FifoSpec(SchedulerSpec):
+    """Strict FIFO: the head of the queue blocks it."""
+
+    kind: Literal["fifo"] = "fifo"
+
     def open(self) -> Policy:
         """Return the policy itself."""
-        return EasyBackfill(self.estimate, self.order, self.depth)
+        return StrictFifo()
+
+
+@has_twin("diploee.schedule.compiled:CompiledQueue")
+class ShortestJobFirst(EstimatingSpec):
+    """The shortest estimate first, ties in the order of submission; the head blocks the queue."""
+
+    order: ClassVar[str] = "sjf"
+    depth: ClassVar[int] = 1
+    kind: Literal["sjf"] = Field(
+        default="sjf", description="The shortest estimate first; the head blocks the queue."
+    )
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        """Return the longest run of the shortest jobs that fits the free nodes."""
+        estimate_ms = view.job_estimate_ms
+        if not view.free_nodes:
+            return []
+        ordered = sorted(view.queue, key=lambda job: (estimate_ms[job], job))
+        return backfilled(view, ordered, "submission", self.depth)

@@ -24,8 +24,7 @@ from diploee.model import SCALES, optional
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
-from diploee.schedule.context import PowerBasis
-from diploee.schedule.headroom import Headroom
+from diploee.schedule.context import Headroom, PowerBasis
 from diploee.schedule.policies.easy import Order
 from diploee.schedule.policy import EXACT, Estimate, EstimatingSpec
 from diploee.tables import Float64Array

@@ -12,7 +12,7 @@ from benchmark_builders import ITL, POWER, THROUGHPUT, leaderboard_data, tiny_sp
 from command_line import call
 from serving_builders import load_curves, one_service, plan_services, serving_data
 
-from diploee.profiles import read_profile
+from diploee.profiles.store import read_profile
 from diploee.scenario import scenario_from_dict
 
 BOARD = "org__Tiny-8B__gpqa.json"

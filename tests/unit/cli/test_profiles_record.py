@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from command_line import Ended, call, wait_until
 
-from diploee.profiles import read_profile
 from diploee.profiles.profile import DEVICE_POWER, GPU_POWER
+from diploee.profiles.store import read_profile
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-ins are scripts of a shell")
 

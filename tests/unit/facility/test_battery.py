@@ -203,17 +203,6 @@ def test_lossless_battery_cycles_as_deep_as_it_gives_and_takes(tmp_path: Path) -
     assert 0 < told["deepest_cycle"] <= 0.8 + 1e-9
 
 
-def test_ramps_without_limit_leave_the_run_as_it_is(tmp_path: Path) -> None:
-    battery = {"kind": "battery", "power_mw": 1.0, "energy_mwh": 1.0,
-               "ramp_limit": {"up_mw_per_min": 1e9, "down_mw_per_min": 1e9}}  # fmt: skip
-    power = []
-    for name, stages in (("plain", []), ("held", [battery])):
-        scenario = tiny_scenario({"facility.stages": stages})
-        run = diploee.simulate(scenario, tmp_path / name, library=tiny_library(), engine="compiled")
-        power.append(run.facility()["facility_power_w"].to_numpy().tobytes())
-    assert power[0] == power[1]
-
-
 def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
     battery = {"kind": "battery", "power_mw": 1e-5, "energy_mwh": 1.0,
                "ramp_limit": {"up_mw_per_min": 1e-6, "down_mw_per_min": 1e-6}}  # fmt: skip

@@ -15,7 +15,7 @@ from weather_writers import write_epw
 
 from diploee import simulate
 from diploee.clock import RunClock
-from diploee.errors import InputError, StageError
+from diploee.errors import InputError
 from diploee.facility import STAGES, Block, Site, Weather
 from diploee.facility.cooling import HEAT, HEATS, STEP_K, Cooling
 from diploee.facility.wse import (
@@ -352,7 +352,7 @@ def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("site", "text"),
     [
-        ({"ac": False}, r"needs the nodes' AC power.*facility\.node_types\.X\.ac_power"),
+        ({"ac": False}, r"needs what the nodes draw at their AC input.*<name>\.ac_power"),
         ({"weather": None}, r"needs the weather; give facility\.weather"),
         ({"rated_power_w": 0.0}, "needs a design heat above 0"),
     ],
@@ -360,7 +360,7 @@ def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> No
 def test_a_plant_without_what_it_needs_is_refused(site: dict[str, Any], text: str) -> None:
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
     whole = {"rated_power_w": RATED_W, "ac": True, "weather": weather([10, 10])}
-    with pytest.raises(StageError, match=text) as caught:
+    with pytest.raises(InputError, match=text) as caught:
         STAGES.read("wse").open(Site(clock, **{**whole, **site}))
     assert "\n" not in str(caught.value)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import Keeps, tiny_library, tiny_scenario
 from pvlib.transformer import simple_efficiency
 
 from diploee import simulate
@@ -407,31 +407,18 @@ def test_what_no_chain_can_have_is_one_line_with_its_place(stage: Any, text: str
 STEPS_S = {"0.1 s": 0.1, "1 s": 1, "1 min": 60, "1 h": 3_600}
 
 
-class Keeps:
-    """A sink that keeps blocks in double precision."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-
-    def add(self, block: Block) -> None:
-        self.blocks.append(block)
-
-    def __getitem__(self, column: str) -> np.ndarray:
-        return np.concatenate([block.columns[column] for block in self.blocks])
-
-
-def run_chain(tmp_path: Path, resolution: str, **how: Any) -> tuple[Keeps, bytes]:
-    """Return a run's blocks behind a whole chain, and its metrics."""
+def run_chain(tmp_path: Path, resolution: str) -> Keeps:
+    """Return a run's blocks behind a whole chain."""
     stages = [PDU, UPS, {"kind": "auxiliary_load"}, "transformers", POI]
     scenario = tiny_scenario(
         {"duration": "26 h", "resolution": resolution, "facility.stages": stages, **AC}
     )
     kept = Keeps()
-    run = simulate(
+    simulate(
         scenario, tmp_path / "run", library=tiny_library(), engine="compiled", force=True,
-        sinks=[kept], **how,
+        sinks=[kept],
     )  # fmt: skip
-    return kept, (run.folder / "metrics.json").read_bytes()
+    return kept
 
 
 @pytest.mark.slow
@@ -439,7 +426,7 @@ def run_chain(tmp_path: Path, resolution: str, **how: Any) -> tuple[Keeps, bytes
 def test_a_runs_power_at_the_meter_is_that_of_the_devices_and_all_parts(
     tmp_path: Path, resolution: str
 ) -> None:
-    kept, _ = run_chain(tmp_path, resolution)
+    kept = run_chain(tmp_path, resolution)
     device_w, ac_w = kept["it_power_w"], kept["it_ac_power_w"]
     names = ("pdu_loss_w", "ups_loss_w", "transformer_loss_w", "auxiliary_power_w")
     parts_w = device_w + (ac_w - device_w) + sum(kept[name] for name in names)
@@ -451,20 +438,7 @@ def test_a_runs_power_at_the_meter_is_that_of_the_devices_and_all_parts(
 def test_a_runs_energy_at_the_meter_hardly_depends_on_its_resolution(tmp_path: Path) -> None:
     """A mean's loss is a little less than the mean loss; the sheet allows 0.2 %."""
     energy_j = np.array(
-        [run_chain(tmp_path, name)[0]["poi_power_w"].sum() * s for name, s in STEPS_S.items()]
+        [run_chain(tmp_path, name)["poi_power_w"].sum() * s for name, s in STEPS_S.items()]
     )
     np.testing.assert_allclose(energy_j, energy_j[0], rtol=2e-3)
     assert (np.diff(energy_j) < 0).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [{"window_days": 1, "n_threads": 1}, {"n_threads": 3}])
-def test_a_run_behind_a_chain_gives_the_same_bytes_however_it_is_cut(
-    tmp_path: Path, how: dict[str, Any]
-) -> None:
-    whole, metrics = run_chain(tmp_path, "0.1 s")
-    parts, of_parts = run_chain(tmp_path, "0.1 s", **how)
-    assert len(whole.blocks) > 1
-    assert of_parts == metrics
-    for name in whole.blocks[0].columns:
-        assert whole[name].tobytes() == parts[name].tobytes(), name

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import Keeps, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.cli.display import show_run
@@ -52,17 +52,6 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> None:
             return {"generator_w": given_w, POWER: block.columns[POWER] - given_w}, None
 
 
-class Keeps:
-    """A sink that sums the columns in double precision."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-
-    def add(self, block: Block) -> None:
-        for name, values in block.columns.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
-
-
 def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any:
     """Return a site of 3 MW of devices, with a generator before the stage of a number."""
     stages = list(CHAIN)
@@ -85,7 +74,7 @@ def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any
 def simulated(folder: Path, scenario: Any, **how: Any) -> tuple[Run, dict[str, float]]:
     kept = Keeps()
     run = simulate(scenario, folder, library=tiny_library(), engine="compiled", sinks=[kept], **how)
-    return run, kept.sums
+    return run, {name: float(kept[name].sum(dtype=np.float64)) for name in kept.blocks[0].columns}
 
 
 def overhead(sums: dict[str, float], columns: Any) -> float:

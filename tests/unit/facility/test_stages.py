@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import Keeps, tiny_library, tiny_scenario
 from command_line import call
 
 from diploee import open_run, simulate
@@ -15,7 +15,7 @@ from diploee.cli.display import show_run
 from diploee.columns import Column
 from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, EnergyMeter, StageSpec
-from diploee.facility.base import POWER, Stages
+from diploee.facility.base import POWER
 from diploee.metric import Metric
 from diploee.reports.build import build_report
 
@@ -61,19 +61,6 @@ class Misbehaves:
         return {name: give(block) for name, give in self.given.items()}, None
 
 
-class Keeps:
-    """A sink that keeps blocks in double precision."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-
-    def add(self, block: Block) -> None:
-        self.blocks.append(block)
-
-    def __getitem__(self, column: str) -> np.ndarray:
-        return np.concatenate([block.columns[column] for block in self.blocks])
-
-
 def run_chain(tmp_path: Path, resolution: str, stages: Any = (), **how: Any) -> Keeps:
     kept = Keeps()
     scenario = tiny_scenario(
@@ -84,16 +71,6 @@ def run_chain(tmp_path: Path, resolution: str, stages: Any = (), **how: Any) -> 
         stages=stages, sinks=[kept], **how,
     )  # fmt: skip
     return kept
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("resolution", ["0.1 s", "1 s", "1 min", "1 h"])
-def test_energy_is_the_sum_of_its_parts_in_every_interval(tmp_path: Path, resolution: str) -> None:
-    kept = run_chain(tmp_path, resolution)
-    parts_w = kept["it_power_w"] + kept["auxiliary_power_w"] + kept["loss_power_w"]
-    np.testing.assert_allclose(kept["facility_power_w"], parts_w, rtol=1e-12)
-    np.testing.assert_allclose(kept["loss_power_w"], 0.04 * kept["facility_power_w"], rtol=1e-12)
-    assert (kept["auxiliary_power_w"] == 3_500).all()
 
 
 @pytest.mark.slow
@@ -116,16 +93,6 @@ def test_a_stage_with_a_state_gives_the_same_bits_however_a_run_is_cut(
     parts = run_chain(tmp_path, "1 min", [Lag()], **how)
     for column in ("facility_power_w", "late_power_w"):
         assert whole[column].tobytes() == parts[column].tobytes()
-
-
-def test_a_state_is_handed_over_from_block_to_block() -> None:
-    power_w = np.arange(1.0, 11.0)
-    stages = Stages([Lag()])
-    (whole,) = stages.through(iter([Block(0, 1_000, {"facility_power_w": power_w})]))
-    cut = [Block(0, 1_000, {"facility_power_w": power_w[:3]})]
-    cut.append(Block(3_000, 1_000, {"facility_power_w": power_w[3:]}))
-    parts = [block.columns["facility_power_w"] for block in stages.through(iter(cut))]
-    assert np.concatenate(parts).tobytes() == whole.columns["facility_power_w"].tobytes()
 
 
 def test_a_run_says_where_its_power_is_taken(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from diploee.clock import WallClock
 from diploee.columns import catalogue
 from diploee.errors import InputError, ScenarioError
 from diploee.facility import STAGES, Block
-from diploee.facility.billing import Billing
-from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
+from diploee.facility.point_of_interconnection import Billing, PointOfInterconnectionSpec
 from diploee.measures.series import sum_quanta, to_quanta
 from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets

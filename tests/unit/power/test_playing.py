@@ -26,27 +26,22 @@ def played(run_ms: int, of: Phases = PHASES) -> list[tuple[int, int, int]]:
     return [tuple(int(v) // 1_000 for v in row) for row in zip(*columns, strict=True)]  # type: ignore[misc]
 
 
-def test_a_run_as_long_as_its_profile_plays_it_as_it_is() -> None:
-    assert played(8_000) == [(0, 0, 8)]
+STEADY = Phases(0, 8_000, 8_000)
+CASES: dict[str, tuple[int, Phases, list[tuple[int, int, int]]]] = {
+    "as long as its profile": (8, PHASES, [(0, 0, 8)]),
+    "longer, with a part of a loop": (15, PHASES, [(0, 0, 7), (7, 2, 5), (12, 2, 2), (14, 7, 1)]),
+    "longer by whole loops": (13, PHASES, [(0, 0, 7), (7, 2, 5), (12, 7, 1)]),
+    "shorter": (5, PHASES, [(0, 0, 4), (4, 7, 1)]),
+    "too short for its start and end": (2, PHASES, [(0, 0, 1), (1, 2, 1)]),
+    "too short for its start": (3, PHASES, [(0, 0, 1), (1, 2, 1), (2, 7, 1)]),
+    "steady throughout": (20, STEADY, [(0, 0, 8), (8, 0, 8), (16, 0, 4)]),
+}
 
 
-def test_a_longer_run_loops_the_steady_part_and_keeps_the_end() -> None:
-    assert played(15_000) == [(0, 0, 7), (7, 2, 5), (12, 2, 2), (14, 7, 1)]
-    assert played(13_000) == [(0, 0, 7), (7, 2, 5), (12, 7, 1)]
-
-
-def test_a_shorter_run_shortens_the_steady_part() -> None:
-    assert played(5_000) == [(0, 0, 4), (4, 7, 1)]
-
-
-@pytest.mark.parametrize(
-    ("run_s", "stretches"),
-    [(2, [(0, 0, 1), (1, 2, 1)]), (3, [(0, 0, 1), (1, 2, 1), (2, 7, 1)])],
-)
-def test_a_run_too_short_for_its_start_plays_half_of_it_at_most(
-    run_s: int, stretches: list[tuple[int, int, int]]
-) -> None:
-    assert played(run_s * 1_000) == stretches
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_loops_or_cuts_the_steady_part_and_keeps_start_and_end(case: str) -> None:
+    run_s, of, expected = CASES[case]
+    assert played(run_s * 1_000, of) == expected
 
 
 @given(st.integers(1, 30_000), st.integers(0, 9_000), st.integers(1, 9_000), st.integers(0, 3_000))
@@ -60,10 +55,6 @@ def test_mean_power_does_not_jump_where_the_start_begins_to_be_cut(
     own = run_ms == of.duration_ms
     most = min(steady, max(body // 2, int(steady * min(run_ms / of.duration_ms, 1))))
     assert in_start == (steady if own else most)
-
-
-def test_a_profile_that_is_steady_throughout_is_looped_as_a_whole() -> None:
-    assert played(20_000, Phases(0, 8_000, 8_000)) == [(0, 0, 8), (8, 0, 8), (16, 0, 4)]
 
 
 @pytest.mark.slow

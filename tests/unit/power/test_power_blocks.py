@@ -50,33 +50,35 @@ def it_power_w(segments: Segments, scenario: Scenario, *profiles: Any) -> list[f
 RAMP = profile("a", [100, 200, 300, 400])
 
 
-def test_idle_nodes_draw_idle_power() -> None:
-    assert it_power_w(Segments.empty(), site(), RAMP) == [2 * IDLE_W] * 10
-
-
-def test_a_busy_node_draws_its_profile_instead_of_idle_power() -> None:
-    found = it_power_w(segments_of({"start_ms": 2_000, "end_ms": 6_000}), site(), RAMP)
-    assert found == pytest.approx([800, 800, 500, 600, 700, 800, 800, 800, 800, 800])
-
-
-def test_a_start_between_two_edges_splits_energy_by_time() -> None:
-    found = it_power_w(segments_of({"start_ms": 1_250, "end_ms": 5_250}), site("6 s"), RAMP)
+SLOW = profile("s", [100, 300], dt_ms=1_500)
+CASES: dict[str, tuple[list[dict[str, Any]], str, Any, list[float]]] = {
+    "idle nodes draw idle power": ([], "10 s", RAMP, [2 * IDLE_W] * 10),
+    "a busy node draws its profile instead": (
+        [{"start_ms": 2_000, "end_ms": 6_000}], "10 s", RAMP,
+        [800, 800, 500, 600, 700, 800, 800, 800, 800, 800],
+    ),
     # Second 1: 0.75 s of 100 W and 0.25 s of idle; second 2: 0.25 s of 100 W and 0.75 s of 200 W.
-    own = [0, 75, 175, 275, 375, 100]
-    idle = [800, 500, 400, 400, 400, 700]
-    assert found == pytest.approx(np.add(own, idle).tolist())
-
-
-def test_a_segment_shorter_than_an_interval_keeps_its_energy() -> None:
-    segments = segments_of({"start_ms": 300, "end_ms": 700, "offset_ms": 1_800})
-    found = it_power_w(segments, site("1 s"), RAMP)
+    "a start between two edges splits energy by time": (
+        [{"start_ms": 1_250, "end_ms": 5_250}], "6 s", RAMP,
+        [800, 75 + 500, 175 + 400, 275 + 400, 375 + 400, 100 + 700],
+    ),
     # 0.2 s of 200 W and 0.2 s of 300 W; idle: one node the whole second, the other for 0.6 s.
-    assert found == pytest.approx([40 + 60 + 400 + 240])
+    "a segment shorter than an interval keeps its energy": (
+        [{"start_ms": 300, "end_ms": 700, "offset_ms": 1_800}], "1 s", RAMP, [40 + 60 + 400 + 240],
+    ),
+    "a segment from before the run is read from its offset": (
+        [{"start_ms": 0, "end_ms": 2_000, "offset_ms": 2_000}], "3 s", RAMP, [700, 800, 800],
+    ),
+    "a profile is read at its own pace": (
+        [{"start_ms": 0, "end_ms": 3_000}], "3 s", SLOW, [500, 600, 700],
+    ),
+}  # fmt: skip
 
 
-def test_a_segment_from_before_the_run_is_read_from_its_offset() -> None:
-    segments = segments_of({"start_ms": 0, "end_ms": 2_000, "offset_ms": 2_000})
-    assert it_power_w(segments, site("3 s"), RAMP) == pytest.approx([700, 800, 800])
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_hold_the_energy_of_profiles_and_idle_nodes(case: str) -> None:
+    rows, duration, of, expected = CASES[case]
+    assert it_power_w(segments_of(*rows), site(duration), of) == pytest.approx(expected)
 
 
 def test_the_horizon_cuts_a_job() -> None:
@@ -104,12 +106,6 @@ def test_a_scaled_job_weighs_its_nodes_over_those_of_its_profile() -> None:
     assert segments.weight.tolist() == [2.5]
     assert job_energy_j(schedule, library, site()).tolist() == [7_500.0]
     assert it_power_w(segments, site("2 s", n_nodes=10), wide) == [2_500, 5_000]
-
-
-def test_a_profile_with_its_own_step_is_read_at_its_own_pace() -> None:
-    slow = profile("s", [100, 300], dt_ms=1_500)
-    found = it_power_w(segments_of({"start_ms": 0, "end_ms": 3_000}), site("3 s"), slow)
-    assert found == pytest.approx([500, 600, 700])
 
 
 def test_pools_are_kept_apart_and_sum_to_the_facility() -> None:

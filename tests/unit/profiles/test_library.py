@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import ProfileError
-from diploee.profiles import ProfileLibrary, read_profile, write_profile
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.store import read_profile, write_profile
 
 
 def test_a_library_is_in_the_order_of_its_ids() -> None:

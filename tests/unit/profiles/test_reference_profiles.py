@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 from scipy.signal import find_peaks
 
-from diploee.profiles import PowerProfile, ProfileLibrary, read_profile, write_profile
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.store import read_profile, write_profile
 from diploee.reports.profile_plot import plot_profile, title_of, zoom_start
 from profiles.build import build_reference_profiles, write_reference_profiles
 

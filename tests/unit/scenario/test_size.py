@@ -16,8 +16,8 @@ from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE, Values
 from diploee.inputs import Inputs, load_inputs
 from diploee.scenario import Scenario, load_scenario
+from diploee.simulation import check
 from diploee.site import open_stages, rated_at_meter_w, scaled, settle, sized
-from diploee.validation import check
 
 
 def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:

@@ -148,18 +148,6 @@ def test_a_level_slows_the_work_and_moves_the_end() -> None:
     assert found.runs.level.tolist() == [0, 4, 0]
 
 
-def test_half_of_the_tdp_for_three_hours_is_caught_up_in_37_minutes() -> None:
-    # Closed test of the sheet, B7: fine-tuning at 200 of 400 W loses 20.4 % of the work.
-    endless = job_table([0], [2], [20 * H])
-    plan = {2 * H: [SetLevel(0, 4)], 5 * H: [SetLevel(0, 0)]}
-    found = acted(endless, Planned(plan), flexible=JobFlexibility(kind="fine_tuning"))
-    capped = found.runs.take(found.runs.level == 4)
-    work = (capped.work_to_ms - capped.work_from_ms).sum() / (3 * H)
-    assert work == pytest.approx(1 - 0.204, abs=1e-6)
-    assert (found.end_ms[0] - 20 * H) / MIN == pytest.approx(36.72, abs=0.01)
-    assert CapLevels().power("fine_tuning", 4) == pytest.approx(1 - 0.432)
-
-
 def test_fewer_nodes_cost_a_checkpoint_and_a_restart_and_work_at_the_power_of_nine_tenths() -> None:
     found = acted(ONE, Planned({10 * MIN: [Resize(0, 1)]}))
     kinds = [(row[0], row[3]) for row in rows(found)]

@@ -20,8 +20,7 @@ from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
 from diploee.schedule.context import JobTable
 from diploee.schedule.policies.conservative import ConservativeBackfill
-from diploee.schedule.policies.easy import EasyBackfill
-from diploee.schedule.policies.sjf import ShortestJobFirst
+from diploee.schedule.policies.easy import EasyBackfill, ShortestJobFirst
 from diploee.schedule.policy import twin_of
 
 Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
@@ -145,7 +144,7 @@ def test_a_job_that_outruns_its_estimate_counts_as_ending_the_next_ms() -> None:
 
     # At 50 the first job has outrun its 20: what ends by 51 may pass the head, nothing longer.
     rows = [(0, 70, 20, 100), (1, 80, 9, 9), (50, 30, 2, 2), (51, 30, 1, 1)]
-    assert starts(rows, Watching("logged")) == [0, 100, 109, 51]
+    assert starts(rows, Watching(estimate="logged")) == [0, 100, 109, 51]
     assert seen[:4] == [(0, []), (1, [20]), (50, [51]), (51, [52])]
 
 
@@ -173,7 +172,7 @@ def test_view_tells_what_was_submitted_and_no_true_run_time() -> None:
 
     jobs = replace(jobs_of([(3, 2, 500, 7)]), user_id=np.array([5]), class_id=np.array([4]))
     jobs = replace(jobs, profile_id=np.array([6]))
-    schedule_pool(jobs, Pool(node_type="any", n_nodes=2), 10, policy=Watching("logged"))
+    schedule_pool(jobs, Pool(node_type="any", n_nodes=2), 10, policy=Watching(estimate="logged"))
     assert seen == [[3, 500, 5, 4, 6, 2], []]
 
 

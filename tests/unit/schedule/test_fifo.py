@@ -25,42 +25,35 @@ def run(engine: Engine, n_nodes: int, *rows: Row, horizon_ms: int = 1_000) -> Sc
     return schedule_pool(job_table(*columns), pool, horizon_ms, engine)
 
 
-def starts(engine: Engine, n_nodes: int, *rows: Row, horizon_ms: int = 1_000) -> list[int]:
-    return run(engine, n_nodes, *rows, horizon_ms=horizon_ms).start_ms.tolist()
-
-
-def test_a_job_starts_when_submitted_if_nodes_are_free(engine: Engine) -> None:
-    assert starts(engine, 4, (0, 2, 10), (3, 2, 10)) == [0, 3]
-
-
-def test_wide_job_blocks_queue_head(engine: Engine) -> None:
+CASES: dict[str, tuple[int, int, list[Row], list[int]]] = {
+    # nodes, horizon, jobs, starts
+    "a job starts when submitted if nodes are free": (4, 1_000, [(0, 2, 10), (3, 2, 10)], [0, 3]),
     # The third job would fit at once, but the wide one is ahead of it.
-    assert starts(engine, 4, (0, 2, 100), (1, 4, 10), (2, 1, 5)) == [0, 100, 110]
+    "a wide job blocks the queue": (4, 1_000, [(0, 2, 100), (1, 4, 10), (2, 1, 5)], [0, 100, 110]),
+    "small jobs behind the head start together with it": (
+        4, 1_000, [(0, 4, 50), (1, 2, 10), (2, 1, 10), (3, 1, 10)], [0, 50, 50, 50],
+    ),
+    "several ends free enough for one wide job": (
+        3, 1_000, [(0, 1, 10), (0, 1, 20), (0, 1, 30), (5, 3, 1)], [0, 0, 0, 30],
+    ),
+    "equal submissions start in the order of the list": (1, 1_000, [(5, 1, 10)] * 3, [5, 15, 25]),
+    "nodes that become free serve a job submitted then": (
+        1, 1_000, [(0, 1, 10), (10, 1, 10)], [0, 10],
+    ),
+    "a job that would start at the horizon never does": (
+        1, 100, [(0, 1, 100), (5, 1, 1)], [0, NEVER_MS],
+    ),
+    "a job starts a ms before the horizon": (1, 100, [(0, 1, 99), (5, 1, 1)], [0, 99]),
+    "a job submitted at the horizon never starts": (
+        1, 100, [(99, 1, 1), (100, 1, 1)], [99, NEVER_MS],
+    ),
+}  # fmt: skip
 
 
-def test_small_jobs_behind_the_head_start_together_with_it(engine: Engine) -> None:
-    assert starts(engine, 4, (0, 4, 50), (1, 2, 10), (2, 1, 10), (3, 1, 10)) == [0, 50, 50, 50]
-
-
-def test_several_ends_free_enough_for_one_wide_job(engine: Engine) -> None:
-    assert starts(engine, 3, (0, 1, 10), (0, 1, 20), (0, 1, 30), (5, 3, 1)) == [0, 0, 0, 30]
-
-
-def test_equal_submissions_start_in_the_order_of_the_list(engine: Engine) -> None:
-    assert starts(engine, 1, (5, 1, 10), (5, 1, 10), (5, 1, 10)) == [5, 15, 25]
-
-
-def test_nodes_that_become_free_serve_a_job_submitted_at_that_instant(engine: Engine) -> None:
-    assert starts(engine, 1, (0, 1, 10), (10, 1, 10)) == [0, 10]
-
-
-def test_a_job_that_would_start_at_the_horizon_never_starts(engine: Engine) -> None:
-    assert starts(engine, 1, (0, 1, 100), (5, 1, 1), horizon_ms=100) == [0, NEVER_MS]
-    assert starts(engine, 1, (0, 1, 99), (5, 1, 1), horizon_ms=100) == [0, 99]
-
-
-def test_a_job_submitted_at_the_horizon_never_starts(engine: Engine) -> None:
-    assert starts(engine, 1, (99, 1, 1), (100, 1, 1), horizon_ms=100) == [99, NEVER_MS]
+@pytest.mark.parametrize("case", CASES)
+def test_jobs_start_in_turn_as_nodes_become_free(engine: Engine, case: str) -> None:
+    n_nodes, horizon_ms, rows, expected = CASES[case]
+    assert run(engine, n_nodes, *rows, horizon_ms=horizon_ms).start_ms.tolist() == expected
 
 
 def test_a_pool_without_jobs_gives_an_empty_schedule(engine: Engine) -> None:

@@ -15,7 +15,7 @@ from diploee.errors import PolicyError, WorkloadError
 from diploee.scenario import Pool
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule import ClusterView, Policy, StrictFifo
-from diploee.schedule.acting import ActingPools
+from diploee.schedule.acting_engine import ActingEngine
 from diploee.schedule.actions import Start
 from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.context import Context, JobTable
@@ -36,30 +36,6 @@ class ShortestFirst:
         return chosen
 
 
-class Backfill:
-    """EASY backfill: a job may pass the head if it ends before the head could start."""
-
-    def select(self, view: ClusterView) -> Sequence[int]:
-        chosen = list(StrictFifo().select(view))
-        waiting = [job for job in view.queue if job not in chosen]
-        if not waiting:
-            return chosen
-        free_nodes = view.free_nodes - sum(view.job_n_nodes[job] for job in chosen)
-        ends = [(end_ms, view.job_n_nodes[job]) for job, end_ms in view.running.items()]
-        ends += [(view.now_ms + view.job_estimate_ms[j], view.job_n_nodes[j]) for j in chosen]
-        head_start_ms, will_be_free = view.now_ms, free_nodes
-        for end_ms, n_nodes in sorted(ends):
-            if will_be_free >= view.job_n_nodes[waiting[0]]:
-                break
-            head_start_ms, will_be_free = end_ms, will_be_free + n_nodes
-        for job in waiting[1:]:
-            fits = view.job_n_nodes[job] <= free_nodes
-            if fits and view.now_ms + view.job_estimate_ms[job] <= head_start_ms:
-                free_nodes -= view.job_n_nodes[job]
-                chosen.append(job)
-        return chosen
-
-
 class NotBefore:
     """Holds the queue until a time, at which nothing is submitted and nothing ends."""
 
@@ -71,16 +47,6 @@ class NotBefore:
         self.asked_at.append(view.now_ms)
         if view.now_ms < self.opens_ms:
             view.wake_at(self.opens_ms)
-            return []
-        return StrictFifo().select(view)
-
-
-class WhenCheap:
-    """Starts jobs only while the outside price is low, asking again every 10 ms."""
-
-    def select(self, view: ClusterView) -> Sequence[int]:
-        if view.signals["price"](view.now_ms) > 50:
-            view.wake_at(view.now_ms + 10)
             return []
         return StrictFifo().select(view)
 
@@ -102,28 +68,6 @@ def test_shortest_first_lets_short_jobs_pass() -> None:
     assert start_ms(jobs, 1, ShortestFirst()) == [0, 125, 100, 105]
 
 
-def test_backfill_fills_the_gap_and_does_not_delay_the_head() -> None:
-    # Job 1 (4 nodes) waits for 100; job 2 would end at 102 and waits; job 3 ends in time.
-    jobs = job_table([0, 1, 2, 3], [2, 4, 2, 2], [100, 10, 100, 50])
-    assert start_ms(jobs, 4, StrictFifo()) == [0, 100, 110, 110]
-    assert start_ms(jobs, 4, Backfill()) == [0, 100, 110, 3]
-
-
-def test_backfill_shortens_the_mean_wait_of_a_busy_pool() -> None:
-    rng = np.random.default_rng(0)
-    jobs = job_table(
-        np.sort(rng.integers(0, 5_000, 300)),
-        rng.choice([1, 2, 4, 8], 300),
-        rng.integers(10, 200, 300),
-    )
-    waits = {}
-    for policy in (StrictFifo(), Backfill()):
-        starts = np.array(start_ms(jobs, 8, policy, horizon_ms=10**6))
-        assert (starts >= jobs.submit_ms).all()
-        waits[type(policy)] = (starts - jobs.submit_ms).mean()
-    assert waits[Backfill] < waits[StrictFifo]
-
-
 def test_wake_at_asks_the_policy_at_a_time_of_its_own() -> None:
     policy = NotBefore(500)
     assert start_ms(job_table([3, 7], [1, 1], [10, 10]), 4, policy) == [500, 500]
@@ -132,14 +76,6 @@ def test_wake_at_asks_the_policy_at_a_time_of_its_own() -> None:
 
 def test_a_wake_beyond_the_horizon_does_no_harm() -> None:
     assert start_ms(job_table([3], [1], [10]), 4, NotBefore(500), horizon_ms=400) == [NEVER_MS]
-
-
-def test_a_policy_reads_outside_signals() -> None:
-    jobs = job_table([0, 1], [1, 1], [5, 5])
-    cluster = SimpyCluster(2, WhenCheap(), {"price": lambda now_ms: 100 - now_ms})
-    numbers, started_ms = cluster.advance(jobs, 1_000)
-    assert numbers.tolist() == [0, 1]
-    assert started_ms.tolist() == [50, 50]
 
 
 def test_node_counts_are_never_exceeded_by_any_policy() -> None:
@@ -214,7 +150,7 @@ def one_node(view: Any) -> None:
 def acts(policy: Any, jobs: JobTable, n_nodes: int, controller: Any = None) -> Any:
     standing = {"main": StandingNodes(n_nodes, ())}
     context = Context(controller=controller)
-    return ActingPools({"main": policy}, standing, context, 0, 100).advance(jobs, 100)
+    return ActingEngine({"main": policy}, standing, context, 0, 100).advance(jobs, 100)
 
 
 CHANGES: dict[str, Any] = {
@@ -297,12 +233,6 @@ def test_an_error_of_the_system_in_a_policy_is_not_blamed_on_the_output(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_compiled_engine_refuses_a_policy_that_it_has_no_twin_of() -> None:
-    pool = Pool(node_type="any", n_nodes=4)
-    with pytest.raises(WorkloadError, match=r"no twin of policy Refuses; use --engine simpy"):
-        schedule_pool(job_table([0], [1], [5]), pool, 10, "compiled", Refuses())
-
-
 @pytest.mark.parametrize(
     ("policies", "text"),
     [
@@ -350,22 +280,6 @@ def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) ->
         reached = run.metrics["utilization"]["mean"]
         assert reached == pytest.approx(match["matched_utilization"], rel=1e-9)
     assert own.metrics["utilization"]["max"] <= 0.5 < fifo.metrics["utilization"]["max"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", [StrictFifo, ShortestFirst, Backfill])
-@pytest.mark.parametrize("window_ms", [1, 7, 100, 3_000])
-def test_windows_change_no_start(policy: type[Policy], window_ms: int) -> None:
-    rng = np.random.default_rng(1)
-    jobs = job_table(
-        np.sort(rng.integers(0, 1_700, 100)),
-        rng.choice([1, 2, 4, 8], 100),
-        rng.integers(10, 200, 100),
-    )
-    pool = Pool(node_type="any", n_nodes=8)
-    whole = schedule_pool(jobs, pool, 3_500, policy=policy())
-    parts = schedule_pool(jobs, pool, 3_500, policy=policy(), window_ms=window_ms)
-    assert parts.start_ms.tolist() == whole.start_ms.tolist()
 
 
 POOL = Pool(node_type="node", n_nodes=2)

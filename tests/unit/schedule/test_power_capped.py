@@ -90,7 +90,7 @@ def test_without_a_cap_it_is_easy_start_for_start(
     estimate = EstimateByFactor(factor=factor)
     easy = schedule_pool(
         listed, Pool(node_type="any", n_nodes=4), 60 * H,
-        policy=EasyBackfill(estimate, order, depth),
+        policy=EasyBackfill(estimate=estimate, order=order, depth=depth),
     )  # fmt: skip
     found = capped(listed, float("inf"), estimate=estimate, order=order, depth=depth)
     assert found.start_ms.tolist() == easy.start_ms[easy.started].tolist()

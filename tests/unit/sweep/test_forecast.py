@@ -11,8 +11,8 @@ from command_line import call
 from sweep_builders import UTILIZATION, sweep_file, tiny_sweep
 
 from diploee import load_scenario
+from diploee.simulation import check
 from diploee.sweeps.execute import forecast
-from diploee.validation import check
 
 
 def test_a_longer_run_takes_more_of_all_and_the_compiled_engine_less_time() -> None:

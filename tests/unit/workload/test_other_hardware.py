@@ -17,8 +17,9 @@ from diploee.errors import ProfileError, ScenarioError
 from diploee.inputs import load_inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.outputs import Run
-from diploee.profiles import PowerProfile, ProfileLibrary, add_profile, read_profile
+from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
 from diploee.profiles.derived import scaled_by_tdp, tdp_of
+from diploee.profiles.store import read_profile
 from diploee.scenario import NodeType, Scenario, scenario_from_dict
 
 NODE, POOL = "facility.node_types.node", "facility.pools.main"

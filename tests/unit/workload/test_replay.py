@@ -17,9 +17,9 @@ from diploee.errors import InputError
 from diploee.inputs import load_inputs
 from diploee.progress import Progress
 from diploee.scenario import Scenario, load_scenario
+from diploee.simulation import check
 from diploee.steps import Workload, generate_jobs
 from diploee.sweeps.expand import run_hash
-from diploee.validation import check
 
 MONDAY = datetime(2023, 3, 6)
 NODE = TINY["facility"]["node_types"]["node"]

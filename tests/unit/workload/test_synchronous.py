@@ -13,6 +13,7 @@ from scipy.signal import welch
 
 from diploee import Run, simulate
 from diploee.errors import InputError
+from diploee.loads.jobs.lowering import lower_jobs
 from diploee.loads.jobs.training_phases import Phase
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
@@ -23,7 +24,7 @@ from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
 from diploee.site import scaled
-from diploee.steps import generate_jobs, job_load, power_series, schedule_jobs
+from diploee.steps import generate_jobs, job_segments, power_series, schedule_jobs
 
 N_NODES = 64
 JOB = {
@@ -78,7 +79,7 @@ def fine_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def power_of(scenario: Scenario) -> np.ndarray:
     work = generate_jobs(scenario, tiny_library())
     schedule = schedule_jobs(work.jobs, scenario)
-    load = job_load(schedule, work.library, scenario, work.pieces_of)
+    load = lower_jobs(schedule, work.library, scenario.facility, work.pieces_of)
     return power_series(load.segments, scenario, work.library)["it_power_w"].to_numpy()
 
 
@@ -170,7 +171,7 @@ def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
     total_j = metrics_of(fine_run)["power"]["energy_mwh"] * 3.6e9
     assert job_j + others_h * IDLE_W * 3_600 == pytest.approx(total_j, rel=1e-6)
     with pytest.raises(InputError, match="what synchronous jobs play"):
-        job_energy_j(schedule, work.library, scenario)
+        job_segments(schedule, work.library, scenario)
 
 
 def test_windows_and_a_longer_run_change_nothing(tmp_path: Path) -> None:
@@ -294,7 +295,7 @@ def test_phases_have_their_time_in_the_series() -> None:
     scenario = scenario_of(JOB | {"jitter": 0.0})
     work = generate_jobs(scenario, tiny_library())
     schedule = schedule_jobs(work.jobs, scenario)
-    segments = job_load(schedule, work.library, scenario, work.pieces_of).segments
+    segments = lower_jobs(schedule, work.library, scenario.facility, work.pieces_of).segments
     assert segments.start_ms[0] == 0
     assert (np.diff(segments.start_ms) > 0).all()
     assert (segments.start_ms[1:] == segments.end_ms[:-1]).all()
