@@ -18,9 +18,10 @@ from typing import Annotated, Any
 import typer
 
 from diploee.cli.options import Force, ToLibrary, naming_options, options
-from diploee.cli.profiles_import import OPTIONS, NewProfile
+from diploee.cli.profiles_import import OPTIONS
 from diploee.errors import InputError, ProfileError
 from diploee.files import check_file
+from diploee.importers.power_logs.options import NewProfile
 
 POWERCAP, PATIENCE_S = Path("/sys/class/powercap"), 10.0
 

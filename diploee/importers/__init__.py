@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from diploee.importers.power_logs.nlr_genai import DatasetImport as DatasetImport
     from diploee.importers.power_logs.nlr_genai import import_nlr_genai as import_nlr_genai
     from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi as import_nvidia_smi
+    from diploee.importers.power_logs.options import MLPerfOptions as MLPerfOptions
+    from diploee.importers.power_logs.options import NvidiaSmiOptions as NvidiaSmiOptions
+    from diploee.importers.power_logs.options import PlainOptions as PlainOptions
+    from diploee.importers.power_logs.options import WattAMeterOptions as WattAMeterOptions
     from diploee.importers.power_logs.plain import import_plain as import_plain
     from diploee.importers.power_logs.wattameter import import_wattameter as import_wattameter
     from diploee.importers.request_traces.read import TRACE_FORMATS as TRACE_FORMATS
