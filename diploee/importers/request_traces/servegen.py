@@ -27,17 +27,15 @@ from pydantic import Field, RootModel
 
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of, shown
 from diploee.files import reason
-from diploee.importers.request_traces.services import ALL_SERVICES, MAX_SERVICES
-from diploee.importers.request_traces.step_counts import MAX_CELLS
-from diploee.importers.request_traces.token_bins import EDGES, bins_of
-from diploee.importers.request_traces.totals import (
-    NEGATIVE_TIME,
-    NO_TIME,
-    OUT_OF_ORDER,
-    REPEATED,
-    check_span,
+from diploee.importers.request_traces.counts import (
+    ALL_SERVICES,
+    EDGES,
+    MAX_CELLS,
+    MAX_SERVICES,
+    bins_of,
 )
-from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
+from diploee.importers.request_traces.rows import TraceOptions
+from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat, check_span
 from diploee.loads.import_counts import (
     STRAY,
     STRAY_GAP_MS,
@@ -66,8 +64,6 @@ LAYOUT = Layout(
     n_least=4,  # rows of an idle client may lack the parameters
 )
 TIME_S, RATE_RPS = Number(1e10), Number(1e9)
-NO_RATE = "no rate"
-NEGATIVE_RATE = "negative rate"
 
 _NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
 _PAIR = r"\s*(\d{1,9})\s*:\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*"
@@ -98,12 +94,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         n_rows += sum(client.n_rows for client in clients[name])
     clients = _without_strays(clients, dropped)
     n_kept = sum(client.time_s.size for of_name in clients.values() for client in of_name)
-    counts = ImportCounts(
-        n_rows,
-        n_kept,
-        {cause: n for cause, n in dropped.items() if n},
-        {cause: n for cause, n in repaired.items() if n},
-    )
+    counts = ImportCounts(n_rows, n_kept, dropped, repaired)
     if not n_kept:
         raise LogFormatError(
             f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete trace"
@@ -166,10 +157,10 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
     dropped[TRUNCATED] += table.n_cut
     keep = np.ones(n_rows, dtype=bool)
     causes: tuple[tuple[str, BoolArray], ...] = (
-        (NO_TIME, np.isnan(time_s)),
-        (NO_RATE, np.isnan(rate_rps)),
-        (NEGATIVE_TIME, time_s < 0),
-        (NEGATIVE_RATE, rate_rps < 0),
+        ("no time", np.isnan(time_s)),
+        ("no rate", np.isnan(rate_rps)),
+        ("negative time", time_s < 0),
+        ("negative rate", rate_rps < 0),
     )
     for cause, wrong in causes:
         dropped[cause] += int(np.count_nonzero(wrong & keep))
@@ -177,7 +168,7 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
     repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
     order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
     repeated = np.diff(time_s[order], prepend=-np.inf) == 0
-    dropped[REPEATED] += int(np.count_nonzero(repeated))
+    dropped["repeated rows"] += int(np.count_nonzero(repeated))
     order = order[~repeated]
     time_s, rate_rps = time_s[order], rate_rps[order]
     for k in np.flatnonzero(np.diff(time_s) < ROW_S)[:1]:
