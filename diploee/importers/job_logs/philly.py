@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import RootModel
 
 from diploee.errors import LogFormatError
 from diploee.importers.job_logs.raw_log import (
@@ -74,10 +73,6 @@ class _Job(Record):
     attempts: list[_Attempt] | None = None
 
 
-class _Log(RootModel[list[_Job]]):
-    pass
-
-
 def recognises(text: Text) -> bool:
     """Return whether the text begins as a JSON list of objects."""
     return _START.match(text.head.lstrip()) is not None
@@ -85,7 +80,7 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
-    jobs = parse_json(text.data, str(text.path), _Log, LogFormatError, finite=False).root
+    jobs = parse_json(text.data, str(text.path), list[_Job], LogFormatError, finite=False)
     if not jobs:
         text.fail(1, "an empty list, expected jobs; give a complete log")
 
