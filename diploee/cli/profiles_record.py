@@ -47,11 +47,8 @@ def record_command(
     from diploee.profiles.store import Job, place_of
 
     # Before the command, whose hours must not be lost to a name.
-    job: dict[str, Any] = {
-        "workload": new.workload,
-        "n_nodes": 1 if new.n_nodes is None else new.n_nodes,
-    }
-    job["profile_id"] = new.profile_id or f"{new.workload}-{job['n_nodes']}n"
+    facts = new.of_nodes(new.n_nodes or 1)
+    job: dict[str, Any] = dict(zip(("profile_id", "workload", "n_nodes"), facts, strict=True))
     with naming_options(**OPTIONS, workload="--workload"):
         checked_record(job, Job, "profiles record", ProfileError)
     check_file(place_of(job["profile_id"], out), force, option="id")
