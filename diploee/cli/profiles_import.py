@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from pydantic import Field
 
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Quiet, ToLibrary, naming_options, options, place_option
 from diploee.errors import plural
-from diploee.model import Model
+from diploee.importers.power_logs.options import (
+    MLPerfOptions,
+    NvidiaSmiOptions,
+    PlainOptions,
+    Reading,
+    WattAMeterOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
 import_app = App(
     help="Import measured power as profiles, a command per format.", no_args_is_help=True
 )
-
 
 OPTIONS = {
     "n_nodes": "--nodes",
@@ -35,85 +39,17 @@ OPTIONS = {
     "from_s": "--from",
     "to_s": "--to",
     "idle_w": "--idle-w",
+    "power_boundary": "--boundary",
 }
 """The importers' arguments, as the commands call them."""
-
-
-class NewProfile(Model):
-    """Facts of the profile that an importer makes."""
-
-    workload: str = Field(description="Workload, as scenarios name it.")
-    profile_id: str | None = Field(
-        default=None, description="Id of the profile; <workload>-<nodes>n by default."
-    )
-    n_nodes: int | None = Field(
-        default=None, description="Nodes of the job; what its files tell by default."
-    )
-    source: str = Field(default="", description="Where the measurement comes from.")
-    licence: str = Field(default="unknown", description="Licence of the measurement.")
-    from_s: float | None = Field(default=None, description="Start of what is kept, in s.")
-    to_s: float | None = Field(default=None, description="End of what is kept, in s.")
-    idle_w: float | None = Field(
-        default=None, description="Leave out ends at or below this power of one node [W]."
-    )
-    max_gap_s: float | None = Field(
-        default=None,
-        description="Longest time without a good reading that is bridged, in s; 60 of plain "
-        "tables, else an hour by default.",
-    )
-
-
-class Averaged(NewProfile):
-    """Facts of readings that files may not hold."""
-
-    add_w: float = Field(
-        default=0.0, description="Constant added per node for what the power lacks [W]."
-    )
-    averaging_window_s: float | None = Field(
-        default=None, description="Window that the meter averages over, in s; 0 for none."
-    )
-
-
-class Plain(Averaged):
-    """Facts of a table of times and power."""
-
-    power_boundary: str | None = Field(
-        default=None,
-        description="What the power includes, such as 'node AC input'; else unknown.",
-    )
-    sampling_interval_s: float | None = Field(
-        default=None,
-        description="Interval of the original readings in s; the table's step by default.",
-    )
-    bandwidth_hz: float | None = Field(
-        default=None,
-        description="Highest frequency that the readings support [Hz]; else worked out.",
-    )
-    time_column: str | None = Field(default=None, description="Column of the time; else by name.")
-    power_column: list[str] = Field(
-        default=[], description="Column of power; several are summed. Else by name."
-    )
-    device_column: list[str] = Field(
-        default=[],
-        description="Column that tells devices apart, which are summed; else by name (gpu, node).",
-    )
-    power_unit: Literal["W", "kW", "MW", "mW"] | None = Field(
-        default=None, description="Unit of the power; what the column's name tells by default."
-    )
-    step_ms: int | None = Field(
-        default=None, description="Step of the profile in ms; the readings' by default."
-    )
 
 
 @import_app.command("wattameter")
 @options(**OPTIONS)
 def import_wattameter_command(
     files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
-    new: NewProfile,
+    new: WattAMeterOptions,
     out: ToLibrary,
-    slurm_id: Annotated[
-        str | None, typer.Option(help="Job to take from a folder that holds several.")
-    ] = None,
     force: Force = False,
 ) -> None:
     """Import WattAMeter logs of one job, on one or many nodes.
@@ -121,14 +57,14 @@ def import_wattameter_command(
     Reads pairs of NVML and RAPL logs of every WattAMeter generation, a pair
     per node, and sums them over the time that they share.
     """
-    _import(files, "wattameter", out, force, slurm_id=slurm_id, **new.model_dump())
+    _import(files, "wattameter", out, force, new)
 
 
 @import_app.command("plain")
-@options(**OPTIONS, power_boundary="--boundary")
+@options(**OPTIONS)
 def import_plain_command(
-    files: Annotated[list[Path], typer.Argument(help="CSV or Parquet file of time and power.")],
-    new: Plain,
+    file: Annotated[Path, typer.Argument(help="CSV or Parquet file of time and power.")],
+    new: PlainOptions,
     out: ToLibrary,
     force: Force = False,
 ) -> None:
@@ -140,7 +76,7 @@ def import_plain_command(
     energy. What is not given, such as the averaging, is unknown, and no more
     bandwidth is claimed than GPU drivers leave, which average over 1 s.
     """
-    _import(files, "plain", out, force, **new.model_dump())
+    _import([file], "plain", out, force, new)
 
 
 @import_app.command("nvidia-smi")
@@ -149,11 +85,8 @@ def import_nvidia_smi_command(
     files: Annotated[
         list[Path], typer.Argument(help="CSV logs of one job, one per machine, or their folder.")
     ],
-    new: Averaged,
+    new: NvidiaSmiOptions,
     out: ToLibrary,
-    n_gpus: Annotated[
-        int | None, typer.Option("--gpus", help="GPUs in each file; inferred by default.")
-    ] = None,
     force: Force = False,
 ) -> None:
     """Import GPU power from nvidia-smi logs in CSV.
@@ -162,33 +95,15 @@ def import_nvidia_smi_command(
     --format=csv -lms 100, with units or without. power.draw is an average
     over 1 s on most GPUs; power.draw.instant is not, and goes before it.
     """
-    _import(files, "nvidia-smi", out, force, n_gpus=n_gpus, **new.model_dump())
+    _import(files, "nvidia-smi", out, force, new)
 
 
 @import_app.command("mlperf-power")
-@options(boundary="--boundary", **OPTIONS)
+@options(**OPTIONS)
 def import_mlperf_power_command(
     folder: Annotated[Path, typer.Argument(help="Folder of MLPerf results, or above several.")],
+    new: MLPerfOptions,
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
-    side: Annotated[
-        Literal["auto", "ac", "dc", "all"],
-        typer.Option(help="Side of the power supplies; auto takes AC where a run has both."),
-    ] = "auto",
-    boundary: Annotated[
-        Literal["ac", "dc"] | None,
-        typer.Option(help="Side of submissions whose folder does not tell it by its name."),
-    ] = None,
-    n_nodes: Annotated[
-        int | None, typer.Option("--nodes", help="Nodes of each run; by default those of the file.")
-    ] = None,
-    gpu_tdp_w: Annotated[
-        float | None, typer.Option(help="TDP of a GPU, in W; that of its model by default.")
-    ] = None,
-    source: Annotated[str, typer.Option(help="Where the measurements come from.")] = "",
-    licence: Annotated[str, typer.Option(help="Licence of the measurements.")] = "unknown",
-    max_gap_s: Annotated[
-        float, typer.Option(help="Longest time between readings that is bridged, in s.")
-    ] = 60.0,
     force: Force = False,
 ) -> None:
     """Import power logs of MLPerf Training and MLPerf Inference.
@@ -197,19 +112,7 @@ def import_mlperf_power_command(
     power supplies) with their events, and the power analyser's logs of
     Inference (spl.txt), a profile per run, at the readings' own interval.
     """
-    _import(
-        [folder],
-        "mlperf-power",
-        out,
-        force,
-        side=side,
-        boundary=boundary,
-        n_nodes=n_nodes,
-        gpu_tdp_w=gpu_tdp_w,
-        source=source,
-        licence=licence,
-        max_gap_s=max_gap_s,
-    )
+    _import([folder], "mlperf-power", out, force, new)
 
 
 @import_app.command("nlr-genai")
@@ -283,12 +186,12 @@ def _tell_skipped(skipped: Sequence[SkippedRun]) -> None:
         typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
 
 
-def _import(files: list[Path], source_format: str, out: Path, force: bool, **told: Any) -> None:
+def _import(files: list[Path], source_format: str, out: Path, force: bool, new: Reading) -> None:
     """Add profiles to a library and say what was imported and repaired."""
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
 
-    with naming_options(**OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
-        profiles = read_profiles(files, source_format, **told)
+    with naming_options(**OPTIONS):
+        profiles = read_profiles(files, source_format, **new.model_dump())
     for profile, place in zip(profiles, add_profiles(profiles, out, force, files), strict=True):
         typer.echo(
             f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "

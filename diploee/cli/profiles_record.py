@@ -18,9 +18,10 @@ from typing import Annotated, Any
 import typer
 
 from diploee.cli.options import Force, ToLibrary, naming_options, options
-from diploee.cli.profiles_import import OPTIONS, NewProfile
+from diploee.cli.profiles_import import OPTIONS
 from diploee.errors import InputError, ProfileError
 from diploee.files import check_file
+from diploee.importers.power_logs.options import NewProfile
 
 POWERCAP, PATIENCE_S = Path("/sys/class/powercap"), 10.0
 
@@ -46,11 +47,8 @@ def record_command(
     from diploee.profiles.store import Job, place_of
 
     # Before the command, whose hours must not be lost to a name.
-    job: dict[str, Any] = {
-        "workload": new.workload,
-        "n_nodes": 1 if new.n_nodes is None else new.n_nodes,
-    }
-    job["profile_id"] = new.profile_id or f"{new.workload}-{job['n_nodes']}n"
+    facts = new.of_nodes(new.n_nodes or 1)
+    job: dict[str, Any] = dict(zip(("profile_id", "workload", "n_nodes"), facts, strict=True))
     with naming_options(**OPTIONS, workload="--workload"):
         checked_record(job, Job, "profiles record", ProfileError)
     check_file(place_of(job["profile_id"], out), force, option="id")

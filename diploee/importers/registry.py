@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from diploee.model import Registry
 from diploee.textio.text import Text
 
-
-class FileFormat(Protocol):
-    """Base of every format: a name, and a test that recognises its files."""
-
-    @property
-    def name(self) -> str:
-        """As users write it, such as ``"swf"``."""
-        ...
-
-    def recognises(self, text: Text, /) -> bool:
-        """Return whether a file looks like one; cheap, from its first lines."""
-        ...
+R = TypeVar("R")
 
 
-F = TypeVar("F", bound=FileFormat)
+@dataclass(frozen=True)
+class FileFormat(Generic[R]):
+    """A format of job logs or of request traces."""
+
+    name: str  # as users write it, such as ``"swf"``
+    title: str  # what it is, for lists and errors
+    recognises: Callable[[Text], bool]  # whether a file looks like one; cheap, from its first lines
+    read: R  # reads a file
 
 
-class Formats(Registry[F]):
+class Formats(Registry[FileFormat[R]]):
     """Formats of files by name; of several that recognise a file the first is taken."""
 
-    def recognised(self, text: Text) -> F | None:
+    def recognised(self, text: Text) -> FileFormat[R] | None:
         """Return the format of a text, None where it is of none."""
         return next((known for known in self._formats.values() if known.recognises(text)), None)

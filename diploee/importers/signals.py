@@ -28,8 +28,6 @@ from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import MS_PER_MIN
 
 TIMES = ("timestamp", "datetime", "time", "date")
-"""First words of a column of times in a file of no known format."""
-
 LARGEST = {"price": 1e9, "carbon": 1e6, "cap": 1e6}
 _LEAST = {"price": -1e9, "carbon": 0.0, "cap": 0.0}
 
@@ -39,10 +37,9 @@ class SignalFormat:
     """The columns of a format, as patterns of their names."""
 
     name: str  # its name
-    # Columns of the times and of the values
-    time: str
-    value: str
-    place: str  # column of zones, nodes or locations
+    time: str  # column of the times
+    value: str = ""  # column of the values; the only other one where there is none
+    place: str = ""  # column of zones, nodes or locations
     # A column that tells several kinds of rows apart, and the one that is read
     kind: str = ""
     of_kind: str = ""
@@ -70,6 +67,7 @@ FORMATS = (
     SignalFormat("gridstatus", "Interval Start", "LMP", "Location"),
 )  # fmt: skip
 """Formats that are recognised by their header; of alternatives the first that a file has."""
+ANY = SignalFormat("", f"({'|'.join(TIMES)}).*")
 
 ENDING_STEP_MS = 5 * MS_PER_MIN
 """ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their begin [S]."""
@@ -101,8 +99,13 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
         )
     end_ms = NO_END_MS
     if name != "cap":
-        step_ms = _step_ms(table, steps_ms)
-        if form is not None and form.name == "nyiso" and step_ms == ENDING_STEP_MS:
+        if not steps_ms.size:
+            raise LogFormatError(
+                f"{table.path}: one row, expected two or more, which tell the step"
+            )
+        found, count = np.unique(steps_ms, return_counts=True)
+        step_ms = int(found[np.argmax(count)])  # the most frequent one
+        if form.name == "nyiso" and step_ms == ENDING_STEP_MS:
             times_ms = times_ms - step_ms
         end_ms = int(times_ms[-1]) + step_ms
         if (gaps := np.flatnonzero(steps_ms > step_ms)).size:
@@ -115,55 +118,40 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     return Signal(times_ms, values[order], end_ms, span_ms(spec.known_ahead))
 
 
-def _format(sheet: Sheet, spec: SignalFile) -> SignalFormat | None:
-    """Return the format of a file; None where it is any table."""
+def _format(sheet: Sheet, spec: SignalFile) -> SignalFormat:
+    """Return the format of a file, `ANY` where it is none of them."""
     if spec.format is not None:
-        return next((form for form in FORMATS if form.name == spec.format), None)
-    return next(
-        (form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value)), None
-    )
+        return next((form for form in FORMATS if form.name == spec.format), ANY)
+    told = (form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value))
+    return next(told, ANY)
 
 
-def _find(sheet: Sheet, patterns: str) -> str | None:
-    """Return the first column that a pattern means, whatever its case."""
-    for name in sheet.names:
-        if re.fullmatch(patterns, name, re.IGNORECASE):
-            return name
-    return None
+def _find(sheet: Sheet, patterns: str) -> str:
+    """Return the first column that a pattern means, whatever its case; empty for none."""
+    found = (n for n in sheet.names if patterns and re.fullmatch(patterns, n, re.IGNORECASE))
+    return next(found, "")
 
 
-def _rows(sheet: Sheet, form: SignalFormat | None, spec: SignalFile) -> ReadTable:
+def _rows(sheet: Sheet, form: SignalFormat, spec: SignalFile) -> ReadTable:
     """Return the columns ``time`` and ``value`` of the rows that are meant."""
-    wanted: dict[str, str] = {}
-    if form is None:
-        wanted["time"] = next(
-            (name for name in sheet.names if name.casefold().startswith(TIMES)), ""
+    time = _find(sheet, form.time)
+    if not time and form is ANY:
+        raise LogFormatError(
+            f"{sheet.header}: no column of times (found: {listed(sheet.names)}), expected one "
+            f"whose name begins with {one_of(TIMES)}; rename it"
         )
-        if not wanted["time"]:
-            raise LogFormatError(
-                f"{sheet.header}: no column of times (found: {listed(sheet.names)}), expected one "
-                f"whose name begins with {one_of(TIMES)}; rename it"
-            )
-    else:
-        wanted["time"] = _find(sheet, form.time) or form.time
-    others = [name for name in sheet.names if name != wanted["time"]]
-    if spec.column is not None:
-        wanted["value"] = spec.column
-    elif form is not None:
-        wanted["value"] = _find(sheet, form.value) or form.value
-    elif len(others) == 1:
-        wanted["value"] = others[0]
-    else:
+    others = [name for name in sheet.names if name != time]
+    value = spec.column or _find(sheet, form.value) or form.value
+    if not value and len(others) != 1:
         raise LogFormatError(
             f"{sheet.header}: {len(others)} columns beside the time (found: {listed(others)}), "
             "expected one; name it as column"
         )
-    if form is not None:
-        of_rows = {"place": form.place, "kind": form.kind}
-        found = {key: _find(sheet, pattern) for key, pattern in of_rows.items() if pattern}
-        wanted |= {key: name for key, name in found.items() if name is not None}
+    wanted = {"time": time or form.time, "value": value or others[0]}
+    found = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
+    wanted |= {key: name for key, name in found.items() if name}
     table = sheet.read(wanted, "a signal")
-    if form is not None and "kind" in table:
+    if "kind" in table:
         table = table.take(_words(table, "kind") == form.of_kind)
     table = _of_place(table, spec.place)
     if not len(table):
@@ -199,9 +187,9 @@ def _of_place(table: ReadTable, place: str | None) -> ReadTable:
     return table if place is None else table.take(names == place)
 
 
-def _utc_ms(table: ReadTable, form: SignalFormat | None, spec: SignalFile) -> Int64Array:
+def _utc_ms(table: ReadTable, form: SignalFormat, spec: SignalFile) -> Int64Array:
     """Return the times of all rows [ms since 1970 in UTC]."""
-    if form is not None and form.time_format:
+    if form.time_format:
         first = str(table.columns["time"][0].as_py() or "")
         seconds = ":%S" if first.count(":") > 1 else ""
         found = stamps(table, "time", form.time_format + seconds)
@@ -211,7 +199,7 @@ def _utc_ms(table: ReadTable, form: SignalFormat | None, spec: SignalFile) -> In
     ms = found.us // 1000
     if found.is_aware[0]:
         return ms
-    if form is not None and form.zone:
+    if form.zone:
         return _of_zone(ms, form.zone)
     if spec.utc_offset is None:
         table.fail(
@@ -236,11 +224,3 @@ def _of_zone(local_ms: Int64Array, zone: str) -> Int64Array:
         if second:
             utc_ms[row] = later_ms[row]
     return utc_ms
-
-
-def _step_ms(table: ReadTable, steps_ms: Int64Array) -> int:
-    """Return the most frequent step [ms]."""
-    if not steps_ms.size:
-        raise LogFormatError(f"{table.path}: one row, expected two or more, which tell the step")
-    found, count = np.unique(steps_ms, return_counts=True)
-    return int(found[np.argmax(count)])

@@ -7,11 +7,11 @@ import io
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -212,30 +212,24 @@ def _checked_times(text: Text, found_min: Int64Array, lines: Int64Array) -> tupl
     row = int(wrong[0]) if wrong.size else both
     if row < expected.size:
         where = int(lines[row]) if row < n else int(lines[n - 1])
-        _fail_gap(text, where, int(expected[row]), int(found_min[row]) if row < n else None)
+        has = f"found {_date(int(found_min[row]))}" if row < n else "the file ends"
+        text.fail(
+            where,
+            f"a gap: expected the record of {_date(int(expected[row]))}, {has}; weather needs "
+            "every record of a year once, in order",
+        )
     if n > expected.size:
         text.fail(int(lines[row]), "a second year begins; give a file with one year")
     return int(found_min[0]), days
 
 
-def _fail_gap(text: Text, line: int, expected: int, found: int | None) -> NoReturn:
-    has = "the file ends" if found is None else f"found {_date(found)}"
-    text.fail(
-        line,
-        f"a gap: expected the record of {_date(expected)}, {has}; weather needs every record of "
-        "a year once, in order",
-    )
-
-
 def _date(minute: int) -> str:
-    day, rest = divmod(minute, MIN_PER_DAY)
-    if day == LEAP_DAYS and rest == 0:  # the end of the last hour
-        day, rest = day - 1, MIN_PER_DAY
-    month = int(np.searchsorted(DAYS_BEFORE_MONTH, day, side="right"))
-    if not 1 <= month <= 12:
+    if not 0 <= minute <= LEAP_DAYS * MIN_PER_DAY:
         return "no date"
-    day_of_month = day - int(DAYS_BEFORE_MONTH[month - 1]) + 1
-    return f"month {month}, day {day_of_month}, {rest // S_PER_MIN:02}:{rest % S_PER_MIN:02}"
+    if minute == LEAP_DAYS * MIN_PER_DAY:  # the end of the last hour
+        return "month 12, day 31, 24:00"
+    at = datetime(2000, 1, 1) + timedelta(minutes=minute)
+    return f"month {at.month}, day {at.day}, {at:%H:%M}"
 
 
 def _values(

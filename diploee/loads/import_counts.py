@@ -45,10 +45,15 @@ class ImportCounts:
     # Rows kept as they are that the user should know of, such as ``"CPU-only job"``
     noted: Mapping[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for what in ("dropped", "repaired", "noted"):  # what did not occur is no cause
+            found = {cause: n for cause, n in getattr(self, what).items() if n}
+            object.__setattr__(self, what, found)
+
     def lines(self) -> list[str]:
         """Return one line of text per cause that occurred, after one with the totals."""
         found = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
         for what in ("dropped", "repaired", "noted"):
             causes: Mapping[str, int] = getattr(self, what)
-            found.extend(f"{what} {n:,}: {cause}" for cause, n in causes.items() if n)
+            found.extend(f"{what} {n:,}: {cause}" for cause, n in causes.items())
         return found

@@ -31,26 +31,12 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 @dataclass(frozen=True)
 class Number(Range):
-    """Allowed values of a column of numbers.
+    """Allowed values of a column of numbers."""
 
-    Parameters
-    ----------
-    largest, at_least, above : float
-        As in `Range`.
-    whole : bool
-        No fractions.
-    may_miss : bool
-        A missing value is NaN, rather than an error.
-    none : float, optional
-        A number that stands for a missing value.
-    of : str
-        What is counted, for errors, such as ``"tokens"``.
-    """
-
-    whole: bool = False
-    may_miss: bool = True
-    none: float | None = None
-    of: str = ""
+    whole: bool = False  # no fractions
+    may_miss: bool = True  # a missing value is NaN, rather than an error
+    none: float | None = None  # a number that stands for a missing value
+    of: str = ""  # what is counted, for errors, such as ``"tokens"``
 
     def holds(self, values: Float64Array) -> BoolArray:
         """Return which values are allowed; NaN is not."""
@@ -133,19 +119,7 @@ def is_text(column: Any) -> bool:
 
 
 def fail_values(table: ReadTable, key: str, good: BoolArray, expected: str) -> None:
-    """Raise a `LogFormatError` about the first value of a column that is not good, if there is one.
-
-    Parameters
-    ----------
-    table : ReadTable
-        Holds the column.
-    key : str
-        The column.
-    good : numpy.ndarray, shape (n,), bool
-        Which values are.
-    expected : str
-        What is allowed, in words.
-    """
+    """Raise a `LogFormatError` about the first value of a column that is not good, if any."""
     if good.all():
         return
     row, n_bad = int(np.argmin(good)), int(np.count_nonzero(~good))

@@ -316,11 +316,11 @@ def test_bad_nvidia_smi_log_ends_with_2_and_leaves_no_library(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--averaging-s", -1), "--averaging-s is -1.0, expected 0 to 86,400"),
-        (("--sampling-s", 0), "--sampling-s is 0.0, expected 1e-06 to 86,400"),
+        (("--averaging-s", -1), "--averaging-s: must be a number of 0 or more and at most 86,400"),
+        (("--sampling-s", 0), "--sampling-s: must be a number of 1e-06 or more and at most 86,400"),
         (("--bandwidth-hz", 5), "--bandwidth-hz is 5, expected more than 0 and at most 0.5 Hz"),
-        (("--nodes", 0), "--nodes is 0, expected 1 to 1,000,000"),
-        (("--add-w", -5), "--add-w is -5.0, expected 0 to 1,000,000"),
+        (("--nodes", 0), "--nodes: must be a whole number of 1 or more and at most 1,000,000"),
+        (("--add-w", -5), "--add-w: must be a number of 0 or more and at most 1,000,000"),
     ],
 )
 def test_bad_facts_about_a_table_end_with_2(

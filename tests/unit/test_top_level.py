@@ -195,7 +195,7 @@ def test_a_measured_profile_is_imported_and_added(tmp_path: Path) -> None:
     assert diploee.ProfileLibrary.open(str(tmp_path / "library")).entries[0].profile_id == "own-1n"
     with pytest.raises(InputError, match=r"have: .*'nvidia-smi'.*did you mean 'plain'"):
         diploee.import_profile(tmp_path / "power.csv", "plane", workload="own")
-    with pytest.raises(InputError, match="'nvidia-smi' needs a workload"):
+    with pytest.raises(InputError, match="workload: this key is missing"):
         diploee.import_profile(tmp_path / "power.csv", "nvidia-smi")
     with pytest.raises(InputError, match="one folder, and a library as out"):
         diploee.import_profile(tmp_path, "nlr-genai")

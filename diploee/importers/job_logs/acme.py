@@ -13,9 +13,9 @@ References
 
 from __future__ import annotations
 
-from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
+    JobLogOptions,
     RawLog,
     has_columns,
     raw_log,
@@ -35,7 +35,8 @@ OPTIONAL = {"type": "type"}
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a job trace of AcmeTrace."""
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace")
-    return raw_log(table, stamps_ms(table, ("submit", "start", "end"), options.zone))
+    ms, clock = stamps_ms(table, ("submit", "start", "end"), options.zone)
+    return raw_log(table, ms, **clock)
 
 
 FORMAT = JobLogFormat(

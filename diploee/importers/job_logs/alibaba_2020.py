@@ -19,37 +19,29 @@ References
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from diploee.clock import Zone
-from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
+    REPEATED_ROW,
     JobLogFormat,
+    JobLogOptions,
     RawJobs,
     RawLog,
     read_job_columns,
     state_ids,
     times_ms,
 )
-from diploee.importers.job_logs.repeats import REPEATED_ROW
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
-from diploee.tables import (
-    BoolArray,
-    Float64Array,
-    Int16Array,
-    Int32Array,
-    Int64Array,
-    Table,
-    column,
-)
+from diploee.tables import arrow_numbers, as_numpy
 from diploee.textio.tables import (
     REPEATED_HEADER,
     TRUNCATED,
     Layout,
-    ReadTable,
     header_words,
     read_header,
 )
@@ -65,8 +57,6 @@ COLUMNS = {
     **{"start": "start_time", "end": "end_time", "percent": "plan_gpu"},
 }
 LOCAL_ZONE = Zone(fixed_offset_min=8 * 60)
-TASK_MERGED = "task merged into its job"
-NO_JOB_NAME = "task without a job"
 TASK_WITHOUT_END = "task without an end, left out of its job's run time"
 
 _ROW_WITHOUT_HEADER = re.compile(
@@ -74,6 +64,8 @@ _ROW_WITHOUT_HEADER = re.compile(
 )
 _WORST_FIRST = ("failed", "other", "completed")
 """Of the states of a job's tasks, the first in this order is the job's."""
+_STATES = np.array([STATES.index(state) for state in _WORST_FIRST])
+_RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in STATES])
 
 
 def recognises(text: Text) -> bool:
@@ -89,80 +81,57 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         layout = Layout(NAMES)
     table = read_job_columns(text, layout, COLUMNS, {}, "pai_task_table of Alibaba's 2020 trace")
     zone = options.zone or LOCAL_ZONE
-    encoded = ids(table, "job").dictionary_encode()
-    job = np.asarray(encoded.indices.fill_null(-1), dtype=np.int64)
-    tasks, task_names = _tasks(table, job)
-    named = tasks.take(job >= 0)
-    different = named.take(_first_of_equals(named))
-    rows = _jobs(different, len(encoded.dictionary))
-    without_end = (different.end_ms == MISSING_MS) & (rows.end_ms[different.job] != MISSING_MS)
+    job = ids(table, "job").dictionary_encode()
+    task, task_names = labels(table, "task")
+    instances, percent = (numbers(table, key, COUNT) for key in ("instances", "percent"))
+    n_gpus = np.where(instances > 0, instances, 1) * np.where(percent > 0, percent, 0) / 100
+    state = state_ids(*labels(table, "state"))
+    start_ms, end_ms = times_ms(table, "start"), times_ms(table, "end")
+    tasks = pa.table(
+        {
+            "job": job.indices,
+            "task": arrow_numbers(task),
+            "start": arrow_numbers(start_ms, missing=start_ms == MISSING_MS),
+            "end": arrow_numbers(end_ms, missing=end_ms == MISSING_MS),
+            "gpus": arrow_numbers(n_gpus),
+            "state": arrow_numbers(state),
+            "rank": arrow_numbers(_RANKS[state]),
+        }
+    )
+    named = tasks.filter(pc.is_valid(tasks["job"]))
+    row = arrow_numbers(np.arange(len(named)))
+    different = named.append_column("row", row).group_by(named.column_names, use_threads=False)
+    different = different.aggregate([("row", "min")]).sort_by("row_min")
+    jobs = different.group_by("job", use_threads=False).aggregate(
+        [("start", "min"), ("end", "max"), ("gpus", "sum"), ("rank", "min")]
+    )
+    jobs = jobs.sort_by("job")
+    job_of = as_numpy(different["job"], np.int64)
+    by_gpus = np.lexsort((-as_numpy(different["gpus"], np.float64), job_of))
+    widest = by_gpus[np.searchsorted(job_of[by_gpus], as_numpy(jobs["job"], np.int64))]
+    has_end = different.filter(pc.is_valid(different["end"]))["job"]
+    without_end = pc.and_(pc.is_null(different["end"]), pc.is_in(different["job"], has_end))
     return RawLog(
-        rows=rows,
+        rows=RawJobs(
+            start_ms=as_numpy(jobs["start_min"], np.int64, MISSING_MS),
+            end_ms=as_numpy(jobs["end_max"], np.int64, MISSING_MS),
+            n_gpus=as_numpy(jobs["gpus_sum"], np.float64),
+            state_id=_STATES[as_numpy(jobs["rank_min"], np.int64)],
+            type_id=as_numpy(different["task"], np.int32)[widest],
+        ),
         types=task_names,
-        job_ids=encoded.dictionary,
+        job_ids=job.dictionary.take(jobs["job"].combine_chunks()),
         utc_offset_min=zone.offset_min(0),
         dropped={
             TRUNCATED: table.n_cut,
-            NO_JOB_NAME: len(tasks) - len(named),
+            "task without a job": len(tasks) - len(named),
             REPEATED_ROW: len(named) - len(different),
-            TASK_MERGED: len(different) - len(rows),
+            "task merged into its job": len(different) - len(jobs),
         },
         repaired={REPEATED_HEADER: table.n_headers},
-        noted={TASK_WITHOUT_END: int(without_end.sum())},
+        noted={TASK_WITHOUT_END: int(pc.sum(without_end).as_py() or 0)},
         dates_are_shifted=True,
     )
 
 
 FORMAT = JobLogFormat("alibaba-2020", "Alibaba 2020 (PAI) task table", recognises, read)
-
-
-@dataclass(frozen=True, eq=False)
-class _Tasks(Table):
-    job: Int64Array = column("int64")
-    task: Int32Array = column("int32")
-    start_ms: Int64Array = column("int64")
-    end_ms: Int64Array = column("int64")
-    n_gpus: Float64Array = column("float64")
-    state_id: Int16Array = column("int16")
-
-
-def _tasks(table: ReadTable, job: Int64Array) -> tuple[_Tasks, tuple[str, ...]]:
-    task, names = labels(table, "task")
-    instances, percent = (numbers(table, key, COUNT) for key in ("instances", "percent"))
-    n_gpus = np.where(instances > 0, instances, 1) * np.where(percent > 0, percent, 0) / 100
-    start_ms, end_ms = times_ms(table, "start"), times_ms(table, "end")
-    state_id = state_ids(*labels(table, "state"))
-    return _Tasks(job, task, start_ms, end_ms, n_gpus, state_id), names
-
-
-def _first_of_equals(tasks: _Tasks) -> BoolArray:
-    keys = [getattr(tasks, name) for name in _Tasks.__dataclass_fields__]
-    order = np.lexsort(keys)
-    repeats = np.ones(order.size, dtype=bool)
-    repeats[:1] = False
-    for key in keys:
-        repeats[1:] &= key[order][1:] == key[order][:-1]
-    is_first = np.ones(order.size, dtype=bool)
-    is_first[order] = ~repeats
-    return is_first
-
-
-def _jobs(tasks: _Tasks, n_jobs: int) -> RawJobs:
-    """Return one row for each job, in the order of `_Tasks.job`."""
-    no_time = np.full(n_jobs, MISSING_MS)
-    end_ms, first_ms = no_time.copy(), np.full(n_jobs, -MISSING_MS)
-    np.maximum.at(end_ms, tasks.job, tasks.end_ms)
-    starts = np.where(tasks.start_ms == MISSING_MS, -MISSING_MS, tasks.start_ms)
-    np.minimum.at(first_ms, tasks.job, starts)
-    rank = np.full(n_jobs, len(_WORST_FIRST) - 1)
-    ranks = [_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in STATES]
-    np.minimum.at(rank, tasks.job, np.array(ranks)[tasks.state_id])
-    by_gpus = np.lexsort((-tasks.n_gpus, tasks.job))
-    widest = by_gpus[np.searchsorted(tasks.job[by_gpus], np.arange(n_jobs))]
-    return RawJobs(
-        start_ms=np.where(first_ms == -MISSING_MS, MISSING_MS, first_ms),
-        end_ms=end_ms,
-        n_gpus=np.bincount(tasks.job, tasks.n_gpus, minlength=n_jobs).astype(np.float64),
-        state_id=np.array([STATES.index(state) for state in _WORST_FIRST])[rank],
-        type_id=tasks.task[widest],
-    )

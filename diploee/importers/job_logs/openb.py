@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     JobLogFormat,
-    LogTimes,
+    JobLogOptions,
     RawLog,
     has_columns,
     raw_log,
@@ -44,10 +43,10 @@ def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001  # a pod
     """Read a pod list of Alibaba's trace of 2023."""
     what = "a pod list of Alibaba's 2023 trace"
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, what)
-    times = LogTimes({key: times_ms(table, key) for key in ("submit", "start", "end")})
+    ms = {key: times_ms(table, key) for key in ("submit", "start", "end")}
     whole, share = numbers(table, "gpus", COUNT), numbers(table, "share", COUNT) / 1000
     n_gpus = np.where((whole == 1) & (share > 0), share, whole)
-    return raw_log(table, times, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))})
+    return raw_log(table, ms, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))})
 
 
 FORMAT = JobLogFormat(

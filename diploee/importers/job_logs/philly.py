@@ -24,12 +24,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import RootModel
 
 from diploee.errors import LogFormatError
-from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
+    JobLogOptions,
     RawJobs,
     RawLog,
     stamps_ms,
@@ -74,10 +73,6 @@ class _Job(Record):
     attempts: list[_Attempt] | None = None
 
 
-class _Log(RootModel[list[_Job]]):
-    pass
-
-
 def recognises(text: Text) -> bool:
     """Return whether the text begins as a JSON list of objects."""
     return _START.match(text.head.lstrip()) is not None
@@ -85,7 +80,7 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
-    jobs = parse_json(text.data, str(text.path), _Log, LogFormatError, finite=False).root
+    jobs = parse_json(text.data, str(text.path), list[_Job], LogFormatError, finite=False)
     if not jobs:
         text.fail(1, "an empty list, expected jobs; give a complete log")
 
@@ -95,12 +90,13 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         return f"{text.path}: job {job}" if offset < 0 else f"{text.path}:{text.line_at(offset)}"
 
     table = _columns(text, jobs, where, ("jobid", "submitted_time", "status"))
-    submissions = stamps_ms(table, ("submitted_time",), options.zone)
+    submissions, clock = stamps_ms(table, ("submitted_time",), options.zone)
+    noted = clock.pop("noted", {})
     rows = [attempt for job in jobs for attempt in job.attempts or ()]
     of_job = np.repeat(np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs])
-    edges = stamps_ms(
+    edges, _ = stamps_ms(
         _columns(text, rows, lambda row: where(of_job[row]), EDGES), EDGES, options.zone
-    ).ms
+    )
     widths = [attempt.width() for attempt in rows]
     start_ms, end_ms = (edges[name] for name in EDGES)
     is_whole = (start_ms != MISSING_MS) & (end_ms >= start_ms)
@@ -121,17 +117,15 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     return RawLog(
         rows=RawJobs(
             start_ms=np.where(first_ms == -MISSING_MS, MISSING_MS, first_ms),
-            submit_ms=submissions.ms["submitted_time"],
+            submit_ms=submissions["submitted_time"],
             run_ms=np.where(has_run, total_ms, MISSING_MS),
             n_nodes=widest[:, 0],
             n_gpus=widest[:, 1],
             state_id=state_ids(*labels(table, "status")),
         ),
         job_ids=ids(table, "jobid"),
-        utc_offset_min=submissions.utc_offset_min,
-        time_zone=submissions.time_zone,
-        is_naive=submissions.is_naive,
-        noted={**submissions.noted, ATTEMPT_LEFT_OUT: int((~is_whole).sum())},
+        noted={**noted, ATTEMPT_LEFT_OUT: int((~is_whole).sum())},
+        **clock,
     )
 
 

@@ -17,28 +17,32 @@ that comes back is that of an array's next task.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from diploee.clock import Zone
 from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
-from diploee.importers.job_logs.options import (
-    COLUMN_KEYS,
-    NUMERIC_TIMES,
-    UNIT_MS,
-    JobLogOptions,
-)
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
-    LogTimes,
+    JobLogOptions,
     RawLog,
     raw_log,
     read_job_columns,
     stamps_ms,
     times_ms,
 )
+from diploee.tables import Int64Array
 from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
 from diploee.textio.text import Text
+from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
+NUMERIC_TIMES: Mapping[str, tuple[int, bool]] = {
+    "s": (MS_PER_S, True),
+    "ms": (1, True),
+    "unix-s": (MS_PER_S, False),
+    "unix-ms": (1, False),
+}
+"""Formats of times that are numbers: their unit [ms], and whether their origin is unknown."""
+UNIT_MS = {"ms": 1, "s": MS_PER_S, "min": MS_PER_MIN, "h": MS_PER_H}
 TIME_KEYS = ("submit", "start", "end")
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "submit": ("submit", "submit_time"),
@@ -71,12 +75,12 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     layout = read_header(text, _DELIMITERS)
     columns = _columns(text, layout, options.columns or {})
     table = read_job_columns(text, layout, columns, {}, "a table of jobs")
-    times = _times(table, options)
+    ms, clock = _times(table, options)
     unit_ms = UNIT_MS[options.duration_unit]
     lengths = {"run": "duration", "requested": "requested_time"}
-    lengths_ms = {key: times_ms(table, name, unit_ms) for key, name in lengths.items()}
+    ms |= {key: times_ms(table, name, unit_ms) for key, name in lengths.items()}
     ids_repeat = "id" not in (options.columns or {})
-    return raw_log(table, replace(times, ms={**times.ms, **lengths_ms}), ids_repeat=ids_repeat)
+    return raw_log(table, ms, ids_repeat=ids_repeat, **clock)
 
 
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)
@@ -93,8 +97,8 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
                 "names it on the command line"
             )
     found = {
-        key: next((name for name in USUAL_NAMES[key] if layout.has(name)), "")
-        for key in COLUMN_KEYS
+        key: next((name for name in usual if layout.has(name)), "")
+        for key, usual in USUAL_NAMES.items()
     }
     column_of = {key: name for key, name in (found | dict(mapped)).items() if name}
     for keys in _NEEDED:
@@ -107,17 +111,19 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
     return column_of
 
 
-def _times(table: ReadTable, options: JobLogOptions) -> LogTimes:
+def _times(
+    table: ReadTable, options: JobLogOptions
+) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     time_format = options.time_format
     if time_format is None:
         _refuse_bare_numbers(table)
     if time_format is None or time_format not in NUMERIC_TIMES:
         return stamps_ms(table, TIME_KEYS, options.zone, time_format)
     unit_ms, is_relative = NUMERIC_TIMES[time_format]
-    offset_min = options.zone.offset_min(0) if options.zone else 0
+    zone = options.zone or Zone()
     ms = {key: times_ms(table, key, unit_ms) for key in TIME_KEYS}
-    zone = options.zone.name if options.zone else ""
-    return LogTimes(ms, None if is_relative else offset_min, time_zone=zone)
+    offset_min = None if is_relative else zone.offset_min(0)
+    return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
 
 
 def _refuse_bare_numbers(table: ReadTable) -> None:

@@ -1,4 +1,4 @@
-"""`RawLog`: what an importer makes of a file, before the rules that all formats share."""
+"""`RawLog`: an importer's rows of a file by the user's options, before the rules of all formats."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
-from diploee.clock import MISSING, Zone
-from diploee.importers.job_logs.options import JobLogOptions
+from diploee.clock import MISSING, Zone, zone_of
+from diploee.importers.registry import FileFormat
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
+from diploee.scenario.log_replay import GpusPerNode, LogReading
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import (
@@ -30,6 +32,7 @@ COUNT = Number(1e9, none=-1)
 ENERGY_J = Number(1e15, none=-1)
 LABELS = ("user", "account", "name")
 """Who submitted a job, for which account and by which name."""
+REPEATED_ROW = "repeated row"
 LARGEST_TIME_S = 1e11
 """Beyond these (278 GWh; 3,000 years) a value is a mistake, and refused."""
 
@@ -47,16 +50,19 @@ _STATE_OF = {word: state for state, words in STATE_WORDS.items() for word in wor
 _US_PER_MS = 1000
 
 
-@dataclass(frozen=True)
-class JobLogFormat:
-    """A format of job logs."""
+class JobLogOptions(LogReading):
+    """How to read a job log; see `diploee.importers.read_job_log`."""
 
-    name: str  # as users write it, such as ``"swf"``
-    title: str  # what it is, for lists and errors
-    recognises: Callable[[Text], bool]  # whether a file looks like one; cheap, from its first lines
-    # Rows of a file, by the options that concern reading; `diploee.importers.job_logs.rules` does
-    # the rest
-    read: Callable[[Text, JobLogOptions], RawLog]
+    pool_gpus_per_node: GpusPerNode | None = Field(
+        default=None,
+        description="GPUs of a node of the pool that the jobs are for: taken where gpus_per_node "
+        "is absent and the log does not tell what a node is, as a header of swf does.",
+    )
+
+    @property
+    def zone(self) -> Zone | None:
+        """The zone that the user gave."""
+        return None if self.utc_offset is None else zone_of(self.utc_offset, "utc_offset")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,20 +121,9 @@ class RawLog:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see `JobLog`
 
 
-@dataclass(frozen=True, eq=False)
-class LogTimes:
-    """Columns of times by their keys [ms], `MISSING_MS` where the log has none.
-
-    `utc_offset_min` is the offset of the log's local time [min], None where the origin of the times
-    is not known; `noted` what the user should know of; `time_zone` the name of its zone, if any;
-    `is_naive` as in `JobLog`.
-    """
-
-    ms: Mapping[str, Int64Array]
-    utc_offset_min: int | None = None
-    noted: Mapping[str, int] = field(default_factory=dict)
-    time_zone: str = ""
-    is_naive: bool = False
+JobLogReader = Callable[[Text, JobLogOptions], RawLog]
+"""Reads the rows of a file by the options; `diploee.importers.job_logs.rules` does the rest."""
+JobLogFormat = FileFormat[JobLogReader]
 
 
 def has_columns(*names: str) -> Callable[[Text], bool]:
@@ -153,16 +148,16 @@ def read_job_columns(
 
 def raw_log(
     table: ReadTable,
-    times: LogTimes,
+    times_ms: Mapping[str, Int64Array],
     *,
     dropped: Mapping[str, int] | None = None,
     repaired: Mapping[str, int] | None = None,
     columns: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> RawLog:
-    """Make a `RawLog` of the columns of a log that go by their usual keys."""
+    """Make a `RawLog` of times by their keys, and of the columns that go by their usual keys."""
     type_id, types = labels(table, "type")
-    given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times.ms.items()}
+    given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times_ms.items()}
     if "requested_ms" in given:
         given["requested_ms"] = np.maximum(given["requested_ms"], 0)
     words: dict[str, tuple[str, ...]] = {}
@@ -178,25 +173,15 @@ def raw_log(
         rows=RawJobs(**given | dict(columns or {})),
         types=types,
         job_ids=ids(table, "id") if "id" in table else None,
-        utc_offset_min=times.utc_offset_min,
-        time_zone=times.time_zone,
-        is_naive=times.is_naive,
         dropped={TRUNCATED: table.n_cut, **(dropped or {})},
         repaired={REPEATED_HEADER: table.n_headers, **(repaired or {})},
-        noted=times.noted,
         labels=words,
         **facts,
     )
 
 
 def times_ms(table: ReadTable, key: str, unit_ms: float = MS_PER_S) -> Int64Array:
-    """Return a column of numbers in a unit [ms] as times [ms], `MISSING_MS` where there are none.
-
-    Raises
-    ------
-    LogFormatError
-        With the line: a value is no number, or beyond `LARGEST_TIME_S`.
-    """
+    """Return a column of numbers in a unit [ms] as times [ms], or `MISSING_MS`."""
     kind = Number(LARGEST_TIME_S * MS_PER_S / unit_ms, none=-1)
     values = numbers(table, key, kind) * unit_ms
     missing = np.isnan(values)
@@ -205,8 +190,8 @@ def times_ms(table: ReadTable, key: str, unit_ms: float = MS_PER_S) -> Int64Arra
 
 def stamps_ms(
     table: ReadTable, keys: Iterable[str], zone: Zone | None, time_format: str | None = None
-) -> LogTimes:
-    """Return columns of stamps as milliseconds since 1970 UTC.
+) -> tuple[dict[str, Int64Array], dict[str, Any]]:
+    """Return columns of stamps as milliseconds since 1970 UTC, and what a `RawLog` says of them.
 
     A stamp with an offset is taken by it, one without is in the local time of `zone`, or where that
     is not given is in UTC, which is noted. The local time of the log is that of `zone`, or the
@@ -229,10 +214,11 @@ def stamps_ms(
     if zone is not None:
         known = [ms[ms != MISSING][:1] for ms in found.values()]
         offset_min = zone.offset_min(next((int(ms[0]) for ms in known if ms.size), 0))
-        return LogTimes(found, offset_min, time_zone=zone.name)
+        return found, {"utc_offset_min": offset_min, "time_zone": zone.name}
     most = max(offsets, key=offsets.__getitem__, default=0)
     noted = {"time stamps without a zone, taken as UTC": n_naive} if n_naive else {}
-    return LogTimes(found, most, noted, is_naive=n_naive > sum(offsets.values()))
+    is_naive = n_naive > sum(offsets.values())
+    return found, {"utc_offset_min": most, "noted": noted, "is_naive": is_naive}
 
 
 def state_ids(index: Int32Array, words: Iterable[str]) -> Int16Array:

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from diploee.errors import InputError, one_of, shown
 from diploee.importers.job_logs import acme, alibaba_2020, openb, philly, plain_csv, slurm, swf
-from diploee.importers.job_logs.options import JobLogOptions
-from diploee.importers.job_logs.raw_log import JobLogFormat, RawLog
+from diploee.importers.job_logs.raw_log import JobLogFormat, JobLogOptions, JobLogReader, RawLog
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
 from diploee.loads.jobs.job_log import JobLog
@@ -18,7 +17,7 @@ from diploee.plain_data import checked
 from diploee.textio.sheets import sheet_text
 from diploee.textio.text import Text
 
-JOB_LOG_FORMATS: Formats[JobLogFormat] = Formats(
+JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
     "job log",
     (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv)),
 )

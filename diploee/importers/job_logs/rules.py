@@ -30,17 +30,17 @@ The rules, in this order; a row is dropped by the first that applies:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError, plural
-from diploee.importers.job_logs.options import JobLogOptions
-from diploee.importers.job_logs.raw_log import RawJobs, RawLog
-from diploee.importers.job_logs.repeats import RENUMBERED, renumbered, repeated
+from diploee.importers.job_logs.raw_log import REPEATED_ROW, JobLogOptions, RawJobs, RawLog
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -54,28 +54,8 @@ from diploee.scenario.durations import MAX_DURATION_S
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
-NO_TIME = "neither submission nor start"
-CANCELLED_BEFORE_START = "cancelled before start"
-NEVER_STARTED = "never started"
-NO_RUN_TIME = "started without an end"
-NEGATIVE_RUN_TIME = "negative run time"
-ZERO_RUN_TIME = "zero run time"
-LONG_RUN_TIME = "run time of more than ten years"
-NO_NODE_COUNT = "no node count"
 CPU_ONLY = "CPU-only job"
-STATE_LEFT_OUT = "state '{}' left out"
-
-TIME_LEFT_OUT = f"{NOT_BELIEVED}, left out"
-SUBMISSION_MISSING = "submission missing, taken as the start"
-START_MISSING = "start missing, taken as end less run time"
-START_BEFORE_SUBMISSION = "start before submission, submission moved to it"
-ZERO_AS_ONE_SECOND = "zero run time, taken as 1 s"
-FRACTION_OF_NODE = "fractional node counts rounded up"
-OUT_OF_ORDER = "out of order of submission, sorted"
-
-START_UNKNOWN = "start not known"
-OTHER_NODE_COUNT = "node count by GPUs differs from the log's"
-
+RENUMBERED = "repeated job id, kept and renumbered as tasks of an array"
 LONGEST_RUN_MS = MAX_DURATION_S * MS_PER_S
 LARGEST_NODE_COUNT = 2**31 - 1
 
@@ -84,32 +64,38 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
     """Make a `JobLog` of rows by the rules of this module."""
     believed, not_believed = _believed(raw)
     rows, repaired = _with_times(believed, options)
-    repaired[TIME_LEFT_OUT] = not_believed
+    repaired[f"{NOT_BELIEVED}, left out"] = not_believed
     n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, raw.node_unit, options)
     repaired |= of_nodes
     kept = np.ones(len(rows), dtype=bool)
-    dropped = dict(raw.dropped)
-    _drop(dropped, kept, NOT_BELIEVED, not_believed & (rows.submit_ms == MISSING_MS))
-    for cause, mask in _unusable(believed, rows).items():
-        _drop(dropped, kept, cause, mask)
-    _check_nodes(path, n_nodes, kept)
-    _drop(dropped, kept, NO_NODE_COUNT, np.isnan(n_nodes))
-    if options.cpu_only == "drop":
-        _drop(dropped, kept, CPU_ONLY, noted[CPU_ONLY])
-    for cause, mask in repeated(rows, raw, kept).items():
-        _drop(dropped, kept, cause, mask)
-    for index, state in enumerate(STATES):
-        if state not in options.states:
-            _drop(dropped, kept, STATE_LEFT_OUT.format(state), rows.state_id == index)
-    _drop(dropped, kept, STRAY, _strays(rows.submit_ms, kept))
+
+    def causes() -> Iterator[tuple[str, BoolArray]]:
+        """Yield what rows are dropped for; what comes later sees the rows that stay so far."""
+        yield NOT_BELIEVED, not_believed & (rows.submit_ms == MISSING_MS)
+        yield from _unusable(believed, rows).items()
+        _check_nodes(path, n_nodes, kept)
+        yield "no node count", np.isnan(n_nodes)
+        if options.cpu_only == "drop":
+            yield CPU_ONLY, noted[CPU_ONLY]
+        yield from _repeated(rows, raw, kept).items()
+        for index, state in enumerate(STATES):
+            if state not in options.states:
+                yield f"state '{state}' left out", rows.state_id == index
+        yield STRAY, _strays(rows.submit_ms, kept)
+
+    dropped = Counter(raw.dropped)
+    for cause, mask in causes():
+        dropped[cause] += int((kept & mask).sum())
+        kept &= ~mask
     order = np.flatnonzero(kept)
     submit_ms = rows.submit_ms[order]
     n_out_of_order = int((np.maximum.accumulate(submit_ms) > submit_ms).sum()) if order.size else 0
     order = order[np.argsort(submit_ms, kind="stable")]
-    job_ids, n_renumbered = _names(raw, order), 0
-    if raw.ids_repeat:
-        n_renumbered = len(job_ids) - len(set(job_ids))
-        job_ids = renumbered(job_ids) if n_renumbered else job_ids
+    job_ids, n_renumbered = _names(raw, order)
+
+    def of_jobs(masks: Mapping[str, BoolArray]) -> dict[str, int]:
+        return {cause: int(mask[order].sum()) for cause, mask in masks.items()}
+
     return JobLog(
         source=str(path),
         log_format=log_format,
@@ -121,32 +107,19 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
         counts=ImportCounts(
             n_rows=len(rows) + sum(raw.dropped.values()),
             n_kept=order.size,
-            dropped=_found(dropped),
-            repaired=_counted(raw.repaired, repaired, order)
-            | _found({OUT_OF_ORDER: n_out_of_order}),
-            noted=_counted(raw.noted, noted, order) | _found({RENUMBERED: n_renumbered}),
+            dropped=dropped,
+            repaired={
+                **raw.repaired,
+                **of_jobs(repaired),
+                "out of order of submission, sorted": n_out_of_order,
+            },
+            noted={**raw.noted, **of_jobs(noted), RENUMBERED: n_renumbered},
         ),
         dates_are_shifted=raw.dates_are_shifted,
         time_zone=raw.time_zone,
         is_naive=raw.is_naive,
         labels=raw.labels,
     )
-
-
-def _drop(dropped: dict[str, int], kept: BoolArray, cause: str, mask: BoolArray) -> None:
-    hit = kept & mask
-    dropped[cause] = dropped.get(cause, 0) + int(hit.sum())
-    kept &= ~hit
-
-
-def _counted(
-    before: Mapping[str, int], masks: Mapping[str, BoolArray], order: Int64Array
-) -> dict[str, int]:
-    return _found({**before, **{cause: int(mask[order].sum()) for cause, mask in masks.items()}})
-
-
-def _found(counts: Mapping[str, int]) -> dict[str, int]:
-    return {cause: n for cause, n in counts.items() if n}
 
 
 def _believed(raw: RawLog) -> tuple[RawJobs, BoolArray]:
@@ -197,10 +170,10 @@ def _with_times(raw: RawJobs, options: JobLogOptions) -> tuple[RawJobs, dict[str
         energy_j=np.where(raw.energy_j > 0, raw.energy_j, np.nan),
     )
     return rows, {
-        SUBMISSION_MISSING: no_submit,
-        START_MISSING: from_end,
-        START_BEFORE_SUBMISSION: early,
-        ZERO_AS_ONE_SECOND: zero & (run_ms > 0),
+        "submission missing, taken as the start": no_submit,
+        "start missing, taken as end less run time": from_end,
+        "start before submission, submission moved to it": early,
+        "zero run time, taken as 1 s": zero & (run_ms > 0),
     }
 
 
@@ -211,13 +184,13 @@ def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
     did_not_run = no_run | (raw.run_ms == 0) | (~no_start & (raw.end_ms == rows.start_ms))
     cancelled = rows.state_id == STATES.index("cancelled")
     return {
-        NO_TIME: rows.submit_ms == MISSING_MS,
-        CANCELLED_BEFORE_START: cancelled & did_not_run,
-        NEVER_STARTED: no_run & no_start,
-        NO_RUN_TIME: no_run,
-        NEGATIVE_RUN_TIME: rows.run_ms < 0,
-        ZERO_RUN_TIME: rows.run_ms == 0,
-        LONG_RUN_TIME: rows.run_ms > LONGEST_RUN_MS,
+        "neither submission nor start": rows.submit_ms == MISSING_MS,
+        "cancelled before start": cancelled & did_not_run,
+        "never started": no_run & no_start,
+        "started without an end": no_run,
+        "negative run time": rows.run_ms < 0,
+        "zero run time": rows.run_ms == 0,
+        "run time of more than ten years": rows.run_ms > LONGEST_RUN_MS,
     }
 
 
@@ -243,12 +216,12 @@ def _node_counts(
             rule, by_rule = f"1 node = {plural(per_node, unit)}, {whose}", has_gpus
     noted = {
         CPU_ONLY: cpu_only,
-        OTHER_NODE_COUNT: other,
-        START_UNKNOWN: rows.start_ms == MISSING_MS,
+        "node count by GPUs differs from the log's": other,
+        "start not known": rows.start_ms == MISSING_MS,
     }
     if rule:
         noted[rule] = by_rule
-    return n_nodes, {FRACTION_OF_NODE: rounded}, noted
+    return n_nodes, {"fractional node counts rounded up": rounded}, noted
 
 
 def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
@@ -273,12 +246,51 @@ def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobReco
     return JobRecords(**taken | {"n_nodes": n_nodes[order].astype(np.int32)})
 
 
-def _names(raw: RawLog, order: Int64Array) -> tuple[str, ...]:
-    """Return the names of jobs; one without a name has the number of its row, from 1."""
+def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
+    """Return the names of jobs, else the numbers of their rows, from 1, and how many came again.
+
+    Where ids may repeat, the second and later of one name have a number: ``7``, ``7#2``.
+    """
+    rows = (order + 1).tolist()
     if raw.job_ids is None:
-        return tuple(map(str, (order + 1).tolist()))
-    names = raw.job_ids.take(pa.array(order)).to_pylist()
-    rows = order.tolist()
-    return tuple(
-        str(row + 1) if name is None else name for row, name in zip(rows, names, strict=True)
-    )
+        return tuple(map(str, rows)), 0
+    found = raw.job_ids.take(pa.array(order)).to_pylist()
+    names = [str(row) if name is None else name for row, name in zip(rows, found, strict=True)]
+    n_again = len(names) - len(set(names)) if raw.ids_repeat else 0
+    seen: Counter[str] = Counter()
+    for place, name in enumerate(names if n_again else ()):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[place] = f"{name}#{seen[name]}"
+    return tuple(names), n_again
+
+
+def _repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
+    """Return which of the rows that stay so far repeat an earlier one."""
+    if raw.job_ids is None or raw.ids_repeat:
+        return {}
+    encoded = raw.job_ids.dictionary_encode()
+    if len(encoded.dictionary) == len(encoded) - encoded.null_count:
+        return {}
+    places = np.flatnonzero(kept & np.asarray(pc.is_valid(encoded)))
+    keys = np.asarray(encoded.indices.fill_null(0), dtype=np.int64)[places]
+    starts = rows.start_ms[places] if raw.runs_share_id else np.zeros(keys.size, dtype=np.int64)
+    order = np.lexsort((starts, keys))  # stable: ties stay in the order of the file
+    keys, starts, places = keys[order], starts[order], places[order]
+    is_first = np.ones(keys.size, dtype=bool)
+    is_first[1:] = (keys[1:] != keys[:-1]) | (starts[1:] != starts[:-1])
+    firsts = places[np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))]
+    equal = _equal_rows(rows, firsts, places)
+    found = {cause: np.zeros(len(rows), dtype=bool) for cause in (REPEATED_ROW, "repeated job id")}
+    for mask, is_repeat in zip(found.values(), (equal, ~equal), strict=True):
+        mask[places[~is_first & is_repeat]] = True
+    return found
+
+
+def _equal_rows(rows: RawJobs, first: Int64Array, second: Int64Array) -> BoolArray:
+    equal = np.ones(first.size, dtype=bool)
+    for name in RawJobs.__dataclass_fields__:
+        values = getattr(rows, name)
+        one, other = values[first], values[second]
+        equal &= (one == other) | ((one != one) & (other != other))  # NaN is NaN
+    return equal

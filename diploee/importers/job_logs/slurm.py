@@ -31,11 +31,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import did_you_mean, one_of
-from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     ENERGY_J,
     JobLogFormat,
+    JobLogOptions,
     RawLog,
     has_columns,
     raw_log,
@@ -85,14 +85,13 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     n_steps = int((~is_job).sum())
     n_gpus = _gpus(table)[is_job]
     table = _without(table, "tres").take(is_job)
-    times = stamps_ms(table, ("submit", "start", "end"), options.zone)
-    is_running = times.ms["end"] == MISSING_MS
-    run_ms = np.where(is_running, MISSING_MS, times_ms(table, "run"))
+    ms, clock = stamps_ms(table, ("submit", "start", "end"), options.zone)
+    ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, times_ms(table, "run"))
     energy_j = numbers(table, "energy", _ENERGY)
     impossible = energy_j > ENERGY_J.largest  # Slurm's words for none, close to 2**64
     return raw_log(
         _without(table, "nodes", "energy", "limit", "limit_min"),
-        replace(times, ms={**times.ms, "run": run_ms}),
+        ms,
         dropped={JOB_STEP: n_steps},
         repaired={ENERGY_OUT_OF_RANGE: int(impossible.sum())},
         columns={
@@ -102,6 +101,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
             "requested_ms": _limits_ms(table),
         },
         runs_share_id=True,
+        **clock,
     )
 
 

@@ -27,18 +27,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.clock import Zone, zone_of
-from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     OTHER,
     JobLogFormat,
-    LogTimes,
+    JobLogOptions,
     RawLog,
     raw_log,
     read_job_columns,
@@ -46,7 +46,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.loads.import_counts import YEARS_MS
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
-from diploee.tables import Float64Array, Int16Array
+from diploee.tables import Float64Array, Int16Array, Int64Array
 from diploee.textio.tables import Layout, ReadTable
 from diploee.textio.text import Text
 from diploee.textio.values import numbers
@@ -103,13 +103,15 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     is_job = ~np.isin(status, PARTIAL_STATUS)
     table, status = table.take(is_job), status[is_job]
     counts, node_rule = _nodes(table, header, options, n_fields)
+    ms, clock = _times(text, table, header, options)
     raw = raw_log(
         table,
-        _times(text, table, header, options),
+        ms,
         dropped={PARTIAL_EXECUTION: int((~is_job).sum())},
         columns={**counts, "state_id": _states(status)},
         node_rule=node_rule,
         node_unit="processor",
+        **clock,
     )
     return replace(raw, types=tuple(f"queue {queue}" if queue else "" for queue in raw.types))
 
@@ -139,7 +141,7 @@ def _number(text: str) -> int:
 
 def _times(
     text: Text, table: ReadTable, header: dict[str, tuple[int, str]], options: JobLogOptions
-) -> LogTimes:
+) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     submit_ms, wait_ms = times_ms(table, "submit"), times_ms(table, "wait")
     has_start = (submit_ms != MISSING_MS) & (wait_ms != MISSING_MS)
     start_ms = np.where(has_start, submit_ms + wait_ms, MISSING_MS)
@@ -150,7 +152,7 @@ def _times(
     if known_ms.size and YEARS_MS[0] <= np.median(known_ms) < YEARS_MS[1]:
         origin = 0  # seconds since 1970, whatever the header says
     elif not origin:
-        return LogTimes(ms)
+        return ms, {}
     for key in ("submit", "start"):
         ms[key] = np.where(ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S)
     line, name = header.get("TimeZoneString", (0, ""))
@@ -158,7 +160,8 @@ def _times(
     if zone is None:
         zone = zone_of(name, f"{text.path}:{line}: TimeZoneString") if name else Zone()
     first_ms = int(known_ms[0]) if known_ms.size else 0
-    return LogTimes(ms, zone.offset_min(first_ms + origin * MS_PER_S), time_zone=zone.name)
+    offset_min = zone.offset_min(first_ms + origin * MS_PER_S)
+    return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
 
 
 def _max_nodes(header: dict[str, tuple[int, str]]) -> int:

@@ -11,13 +11,14 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from diploee.errors import InputError, LogFormatError, plural
+from diploee.importers.power_logs.options import Reading
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import (
     US_PER_MS,
@@ -25,9 +26,9 @@ from diploee.profiles.resample import (
     EnergyCurve,
     joint_power_w,
     round_keeping_energy,
-    unshared_s,
     usable_bandwidth_hz,
 )
+from diploee.profiles.trim import trim_profile
 from diploee.tables import Float32Array, Float64Array, Int64Array
 
 MOST_HELD = 0.05
@@ -47,6 +48,9 @@ class Device:
     curve: EnergyCurve
     interval_us: float  # usual interval of the readings [us]
     longest_gap_s: float = 0.0  # longest time between good readings [s]
+    sha256: str = ""  # hash of its file
+    # Readings, and those dropped or bridged, by cause
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def span(self) -> str:
@@ -55,13 +59,7 @@ class Device:
         return f"{self.name}: {start} to {end}"
 
     def held(self, start_us: int, end_us: int) -> Device:
-        """Return the device from one moment to another, held at its ends; a short one is refused.
-
-        Raises
-        ------
-        LogFormatError
-            If it lacks more than `MOST_HELD` of the time.
-        """
+        """Return the device from one moment to another, held at its ends up to `MOST_HELD`."""
         t_us, power_w = self.curve.t_us, self.curve.power_w
         assert power_w is not None
         whole_us = end_us - start_us
@@ -142,13 +140,7 @@ def longest_gap_s(
     where: Callable[[int], str],
     name: str = "",
 ) -> float:
-    """Return the longest time without a good reading [s], the ends of the log included.
-
-    Raises
-    ------
-    LogFormatError
-        With the line: it is longer than `max_gap_s`.
-    """
+    """Return the longest time without a good reading [s], the ends included; refuse too long."""
     ends = [row for row in (0, t_us.size - 1) if not good.size or row not in good[[0, -1]]]
     known = np.sort(np.append(good, ends)) if ends else good
     gaps_s = np.diff(t_us[known]) / US_PER_S
@@ -185,21 +177,12 @@ def device_of(
     return Device(str(path), curve, float(np.median(np.diff(t_us))), gap_s)
 
 
-def sum_w(
-    devices: Sequence[Device],
-    step_ms: int,
-    counts: dict[str, int],
-    unshared: str = "",
-    *,
-    add_w: float = 0.0,
-) -> Float32Array:
+def sum_w(devices: Sequence[Device], step_ms: int, *, add_w: float = 0.0) -> Float32Array:
     """Return the mean power of all devices in each whole step of the time that they share [W].
 
-    It is rounded so that its energy is kept, `add_w` [W] included. The whole seconds that some
-    cover and others don't are counted under `unshared`, if given.
+    It is rounded so that its energy is kept, `add_w` [W] included.
     """
-    curves = [device.curve for device in devices]
-    power_w = joint_power_w(curves, step_ms * US_PER_MS)
+    power_w = joint_power_w([device.curve for device in devices], step_ms * US_PER_MS)
     if not power_w.size:
         first = max(devices, key=lambda device: int(device.curve.t_us[0]))
         last = min(devices, key=lambda device: int(device.curve.t_us[-1]))
@@ -208,8 +191,6 @@ def sum_w(
             f"{' and '.join(dict.fromkeys((first.span, last.span)))} share {max(shared_s, 0):g} s, "
             f"expected a step of {step_ms} ms or more; give complete logs of one job"
         )
-    if unshared:
-        counts[unshared] = unshared_s(curves)
     return round_keeping_energy(power_w + add_w)
 
 
@@ -219,29 +200,32 @@ def measured(
     n_nodes: int,
     step_ms: int,
     power_w: Float32Array,
+    options: Reading,
     *,
+    source: str,
     hashes: Sequence[str],
     interval_s: float,
     window_s: float | None,
-    counts: Mapping[str, int],
     bandwidth_hz: float | None = None,
     **facts: Any,
 ) -> PowerProfile:
-    """Return a profile of measured power.
+    """Return a profile of measured power, trimmed as the options say.
 
-    `hashes` are those of its files; the bandwidth is what sampling and averaging leave where it is
-    not given.
+    `source` is taken where they name none; `hashes` are those of its files; the bandwidth is what
+    sampling and averaging leave where it is not given.
     """
     if bandwidth_hz is None:
         bandwidth_hz = usable_bandwidth_hz(interval_s, window_s or 0.0)
     joined = hashlib.sha256("".join(hashes).encode()).hexdigest()
     provenance = Provenance(
         kind="measured",
+        source=options.source or source,
+        licence=options.licence,
         sampling_interval_s=interval_s,
         averaging_window_s=window_s,
         bandwidth_hz=bandwidth_hz,
         source_sha256=joined if len(hashes) > 1 else hashes[0],
-        counts=dict(counts),
         **facts,
     )
-    return PowerProfile(profile_id, workload, n_nodes, step_ms, power_w, provenance)
+    profile = PowerProfile(profile_id, workload, n_nodes, step_ms, power_w, provenance)
+    return trim_profile(profile, options.from_s, options.to_s, options.idle_w)

@@ -14,33 +14,19 @@ from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import add_profile
-from diploee.profiles.trim import trim_profile
 
 
-def _plain(files: Sequence[Path], **settings: Any) -> list[PowerProfile]:
-    n_nodes = settings.get("n_nodes")
-    if len(files) != 1 or n_nodes is None:
-        raise ProfileError(
-            f"profiles import plain: expected one file and n_nodes, found "
-            f"{plural(len(files), 'file')} and {'no ' if n_nodes is None else ''}n_nodes"
-        )
-    settings["profile_id"] = settings.get("profile_id") or f"{settings['workload']}-{n_nodes}n"
-    return [import_plain(files[0], **settings)]
-
-
-def _mlperf_power(files: Sequence[Path], **settings: Any) -> list[PowerProfile]:
+def _one(files: Sequence[Path], what: str) -> Path:
     if len(files) != 1:
-        raise ProfileError(
-            f"profiles import mlperf-power: expected one folder, found {plural(len(files), 'file')}"
-        )
-    return import_mlperf_power(files[0], **settings)
+        raise ProfileError(f"import_profile: expected one {what}, found {plural(len(files), what)}")
+    return files[0]
 
 
 _READERS: Mapping[str, Callable[..., list[PowerProfile]]] = {
-    "wattameter": lambda files, **settings: [import_wattameter(files, **settings)],
-    "plain": _plain,
-    "nvidia-smi": lambda files, **settings: [import_nvidia_smi(files, **settings)],
-    "mlperf-power": _mlperf_power,
+    "wattameter": lambda files, **given: [import_wattameter(files, **given)],
+    "plain": lambda files, **given: [import_plain(_one(files, "file"), **given)],
+    "nvidia-smi": lambda files, **given: [import_nvidia_smi(files, **given)],
+    "mlperf-power": lambda files, **given: import_mlperf_power(_one(files, "folder"), **given),
 }
 
 DATA_SET = "nlr-genai"
@@ -49,7 +35,7 @@ DATA_SET = "nlr-genai"
 FORMATS = (*_READERS, DATA_SET)
 
 
-def read_profiles(files: Sequence[Path], source_format: str, **settings: Any) -> list[PowerProfile]:
+def read_profiles(files: Sequence[Path], source_format: str, **given: Any) -> list[PowerProfile]:
     """Read measured power as profiles.
 
     Parameters
@@ -58,17 +44,11 @@ def read_profiles(files: Sequence[Path], source_format: str, **settings: Any) ->
         Logs of one job; of ``"mlperf-power"`` a folder of runs.
     source_format : str
         One of `FORMATS`, but for the data set.
-    **settings : object
-        Further arguments of the format's importer, None for its own default; `from_s`, `to_s` and
-        `idle_w` trim what it reads (`diploee.profiles.trim`).
+    **given
+        Options of the format's importer, None for their defaults.
     """
-    settings = {name: value for name, value in settings.items() if value is not None}
-    if source_format != "mlperf-power" and not settings.get("workload"):
-        raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
-    ends = {name: settings.pop(name, None) for name in ("from_s", "to_s", "idle_w")}
-    profiles = _READERS[source_format](files, **settings)
-    profiles[:] = [trim_profile(profile, **ends) for profile in profiles]  # skipped runs stay named
-    return profiles
+    given = {name: value for name, value in given.items() if value is not None}
+    return _READERS[source_format](files, **given)
 
 
 def add_profiles(

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -39,6 +39,7 @@ from diploee.importers.power_logs.curves import (
     measured,
     sum_w,
 )
+from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.plain_data import Record, parse_json, read_json
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.profile import (
@@ -46,19 +47,14 @@ from diploee.profiles.profile import (
     NODE_DC_POWER,
     UNKNOWN_BOUNDARY,
     PowerProfile,
-    check_argument,
 )
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s, usable_bandwidth_hz
 from diploee.scenario.loading import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.textio.text import Text, read_text
-from diploee.units import S_PER_DAY
 
-Side = Literal["ac", "dc"]
-_Spans = dict[str, list[list[int]]]
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
 ANALYSER_WINDOW_S = 1.0
 """PTDaemon asks the analyser for means over a second [s] [M]."""
-MAX_GAP_S = 60.0
 LONG_GAP = 1.5
 """A gap is counted if it is longer than this many usual intervals."""
 PHASES = {"init": "init", "block": "training", "eval": "evaluation", "power": "test"}
@@ -67,6 +63,7 @@ MEASURED = ("training", "test")
 """Phases that the readings of a whole run cover."""
 STEP_GRID_MS = 100
 
+_Spans = dict[str, list[list[int]]]
 _MARK = ":::MLLOG"
 _EVENT = re.compile(rf'"({"|".join(PHASES)})_(start|begin|stop|end)"')
 _SIDE = re.compile(r"(?<![a-z])(ac|dc)(?![a-z])")
@@ -96,41 +93,25 @@ class _Run:
     folder: Path
     logs: tuple[Path, ...]
     events: Path
-    submission: Path
-    system: str
+    system: Path  # results of a system
     benchmark: str
 
-    @cached_property
+    @property
+    def submission(self) -> Path:
+        return self.system.parent.parent
+
+    @property
     def side(self) -> str:
-        found = _SIDE.findall(self.submission.name.lower())
+        found: list[str] = _SIDE.findall(self.submission.name.lower())
         return found[-1] if found else ""
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Key that the AC and the DC side of a run share."""
-        return self.system, self.benchmark, self.folder.name
+        return self.system.name, self.benchmark, self.folder.name
 
 
-@dataclass(frozen=True, eq=False)
-class PowerLog:
-    """The readings of one log, repaired."""
-
-    device: Device
-    sha256: str  # hash of the file
-    counts: dict[str, int]  # readings, and those dropped or bridged, by cause
-
-
-def import_mlperf_power(
-    folder: Path | str,
-    *,
-    side: Literal["auto", "ac", "dc", "all"] = "auto",
-    boundary: Side | None = None,
-    n_nodes: int | None = None,
-    gpu_tdp_w: float | None = None,
-    source: str = "",
-    licence: str = "unknown",
-    max_gap_s: float = MAX_GAP_S,
-) -> ProfilesOfRuns:
+def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     """Import all runs in a folder of MLPerf submissions; those that can't be read are skipped.
 
     Readings are joined by straight lines. The step is the readings' own, and no bandwidth is
@@ -140,18 +121,8 @@ def import_mlperf_power(
     ----------
     folder : pathlib.Path or str
         A submission, several, or a part of one.
-    side : {"auto", "ac", "dc", "all"}
-        Side of the supplies; ``"auto"`` takes AC where a run has both.
-    boundary : {"ac", "dc"}, optional
-        Side of submissions whose name does not tell it.
-    n_nodes : int, optional
-        Nodes of each run; those of the system's description, else one per log, where not given.
-    gpu_tdp_w : float, optional
-        Thermal design power of a GPU [W]; that of its model, where it is known, where not given.
-    source, licence : str
-        For the provenance; the source is the run's place where not given.
-    max_gap_s : float
-        Longest time between two readings that is bridged [s].
+    **given
+        Fields of `diploee.importers.MLPerfOptions`.
 
     Returns
     -------
@@ -164,9 +135,7 @@ def import_mlperf_power(
     LogFormatError
         If no run can be read.
     """
-    check_argument("n_nodes", n_nodes, 1, MAX_NODES)
-    check_argument("gpu_tdp_w", gpu_tdp_w, 1, MAX_POWER_W)
-    check_argument("max_gap_s", max_gap_s, 0, S_PER_DAY)
+    options = MLPerfOptions(**given)
     root = Path(folder).resolve()
     if not root.is_dir():
         raise LogFormatError(f"{folder}: no such folder; give that of a submission's results")
@@ -176,28 +145,26 @@ def import_mlperf_power(
             f"{folder}: no 'power/<run>/node_K.txt' and no 'spl.txt' in it, expected a folder of "
             "MLPerf results; give the folder above 'results'"
         )
-    sides: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for run in runs:
-        sides[run.key].add(run.side)
+    with_ac = {run.key for run in runs if run.side == "ac"}
     chosen = [
         run
         for run in runs
-        if side == "all"
-        or (run.side or boundary or "") == side
-        or (side == "auto" and (run.side != "dc" or "ac" not in sides[run.key]))
+        if options.side == "all"
+        or (run.side or options.boundary) == options.side
+        or (options.side == "auto" and (run.side != "dc" or run.key not in with_ac))
     ]
     if not chosen:
         found = ", ".join(sorted({run.side or "unknown" for run in runs}))
         raise LogFormatError(
-            f"{folder}: no run of side '{side}' (found: {found}); give another side (--side), or "
-            "the side of what is unknown (--boundary)"
+            f"{folder}: no run of side '{options.side}' (found: {found}); give another side "
+            "(--side), or the side of what is unknown (--boundary)"
         )
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
-    facts = {"source": source, "licence": licence, "gpu_tdp_w": gpu_tdp_w}
     profiles, numbers = ProfilesOfRuns(), Counter[str]()
     for run in chosen:
-        read = partial(_profile, run, numbers, systems, boundary, n_nodes, max_gap_s, facts)
-        profiles.take(str(run.folder), read)
+        own = run.submission / "systems" / f"{run.system.name}.json"
+        described = own if own.is_file() else systems.get(run.system.name)
+        profiles.take(str(run.folder), partial(_profile, run, described, numbers, options))
     if not profiles:
         raise LogFormatError(run.problem for run in profiles.skipped)
     return profiles
@@ -212,20 +179,14 @@ def _runs(root: Path) -> list[_Run]:
     for folder, logs in of_folder.items():
         benchmark = folder.parent.parent
         events = benchmark / f"{folder.name}.txt"
-        runs.append(_Run(folder, tuple(logs), events, *_above(benchmark.parent), benchmark.name))
+        runs.append(_Run(folder, tuple(logs), events, benchmark.parent, benchmark.name))
     for log in root.rglob("spl.txt"):
         if log.parent.parent.name == "performance" and log.parent.name != "ranging":
-            of_scenario = log.parent.parent.parent
-            above = _above(of_scenario.parent.parent)
-            benchmark_name = f"{of_scenario.parent.name}_{of_scenario.name.lower()}"
+            scenario = log.parent.parent.parent
+            benchmark, name = scenario.parent, f"{scenario.parent.name}_{scenario.name.lower()}"
             events = log.parent / "mlperf_log_detail.txt"
-            runs.append(_Run(log.parent, (log,), events, *above, benchmark_name))
+            runs.append(_Run(log.parent, (log,), events, benchmark.parent, name))
     return sorted(runs, key=lambda run: run.folder)
-
-
-def _above(system: Path) -> tuple[Path, str]:
-    """Return the submission that a system's results are of, and the system's name."""
-    return system.parent.parent, system.name
 
 
 def _count(value: int | str, path: Path | None, most: int) -> int | None:
@@ -241,100 +202,88 @@ def _count(value: int | str, path: Path | None, most: int) -> int | None:
 
 
 def _profile(
-    run: _Run,
-    numbers: Counter[str],
-    systems: dict[str, Path],
-    boundary: Side | None,
-    n_nodes: int | None,
-    max_gap_s: float,
-    facts: dict[str, Any],
+    run: _Run, described: Path | None, numbers: Counter[str], options: MLPerfOptions
 ) -> PowerProfile:
-    own = run.submission / "systems" / f"{run.system}.json"
-    described = own if own.is_file() else systems.get(run.system)
     system = read_json(described, _System, LogFormatError) if described else _System()
-    nodes = n_nodes or _count(system.number_of_nodes, described, MAX_NODES) or len(run.logs)
+    told = options.n_nodes or _count(system.number_of_nodes, described, MAX_NODES)
+    nodes = told or len(run.logs)
     is_analyser = run.logs[0].name == "spl.txt"
     if len(run.logs) != nodes and not is_analyser:
         raise LogFormatError(
             f"{run.folder}: {plural(len(run.logs), 'node log')} of {plural(nodes, 'node')}, "
             "expected one of each; complete the folder, or tell the nodes (--nodes)"
         )
-    side = run.side or boundary or ""
+    side = run.side or options.boundary or ""
     name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))
     numbers[name] += 1
     read = read_analyser_log if is_analyser else read_node_log
-    logs = [read(path, max_gap_s) for path in run.logs]
-    curves = [log.device.curve for log in logs]
-    interval_us = max(log.device.interval_us for log in logs)
+    logs = [read(path, options.max_gap_s) for path in run.logs]
+    curves = [log.curve for log in logs]
+    interval_us = max(log.interval_us for log in logs)
     step_ms = max(round(interval_us / US_PER_MS / STEP_GRID_MS), 1) * STEP_GRID_MS
-    counts = dict(sum((Counter(log.counts) for log in logs), Counter[str]()))
-    counts = {cause: counts.get(cause, 0) for cause in logs[0].counts}
     # The run lasts from the first reading to the last one, and as long as it trains.
     phases = _phases(run.events, is_analyser)
     moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
     of_run_us = [t_us for name in MEASURED for span in phases.get(name, ()) for t_us in span]
     start_us, end_us = min(moments_us + of_run_us), max(moments_us + of_run_us)
-    n_shared = unshared_s(curves)
-    held = [log.device.held(start_us, end_us) for log in logs]
-    power_w = sum_w(held, step_ms, counts, "seconds_that_not_all_nodes_cover")
-    counts["seconds_that_not_all_nodes_cover"] = n_shared
+    power_w = sum_w([log.held(start_us, end_us) for log in logs], step_ms)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
-    counts["seconds_of_the_run_without_readings"] = lost_us // US_PER_S
     series = Counter((curve.t_us.tobytes(), curve.energy_j.tobytes()) for curve in curves)
-    counts["nodes_that_share_a_meter"] = sum(n for n in series.values() if n > 1)
+    counts = {cause: sum(log.counts[cause] for log in logs) for cause in logs[0].counts}
+    counts |= {
+        "seconds_that_not_all_nodes_cover": unshared_s(curves),
+        "seconds_of_the_run_without_readings": lost_us // US_PER_S,
+        "nodes_that_share_a_meter": sum(n for n in series.values() if n > 1),
+    }
     in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
     interval_s = round(interval_us / US_PER_S, 6)
-    window_s = ANALYSER_WINDOW_S if is_analyser else max(1.0, interval_s)
+    window_s = ANALYSER_WINDOW_S if is_analyser else None
     return measured(
         f"{name}-{numbers[name]}",
         run.benchmark,
         nodes,
         step_ms,
         power_w,
+        options,
+        source=str(run.folder.relative_to(run.submission.parent)),
         hashes=[log.sha256 for log in logs],
         interval_s=interval_s,
-        window_s=ANALYSER_WINDOW_S if is_analyser else None,
-        bandwidth_hz=usable_bandwidth_hz(interval_s, window_s),
+        window_s=window_s,
+        bandwidth_hz=usable_bandwidth_hz(interval_s, window_s or max(1.0, interval_s)),
         counts=counts,
         notes=_notes(is_analyser, counts, bool(in_profile)),
         phases=in_profile,
-        source=facts["source"] or str(run.folder.relative_to(run.submission.parent)),
-        licence=facts["licence"],
         power_boundary=BOUNDARIES[side],
         gpu_model=system.accelerator_model_name or None,
         gpus_per_node=_count(system.accelerators_per_node, described, MAX_DEVICES),
-        gpu_tdp_w=facts["gpu_tdp_w"] or tdp_of(system.accelerator_model_name),
+        gpu_tdp_w=options.gpu_tdp_w or tdp_of(system.accelerator_model_name),
     )
 
 
 def _notes(is_analyser: bool, counts: dict[str, int], has_phases: bool) -> str:
-    notes = ["Readings joined by straight lines."]
-    if not is_analyser:
-        notes.insert(
-            0,
-            "Averaging of the readings unknown: faster swings may be folded into them, and no "
-            "more is claimed than means over their interval leave.",
-        )
-    if counts["nodes_that_share_a_meter"]:
-        notes.append("Nodes that share a meter have its mean each.")
-    if not has_phases:
-        notes.append("No events of the same clock, so no phases.")
-    return " ".join(notes)
+    said = {
+        "Averaging of the readings unknown: faster swings may be folded into them, and no more is "
+        "claimed than means over their interval leave.": not is_analyser,
+        "Readings joined by straight lines.": True,
+        "Nodes that share a meter have its mean each.": counts["nodes_that_share_a_meter"],
+        "No events of the same clock, so no phases.": not has_phases,
+    }
+    return " ".join(note for note, holds in said.items() if holds)
 
 
-def read_node_log(path: Path, max_gap_s: float = MAX_GAP_S) -> PowerLog:
+def read_node_log(path: Path, max_gap_s: float = 60.0) -> Device:
     """Read the ``power_reading`` lines of a node."""
     text = read_text(path, "MLLOG lines of power", hashed=True)
-    events = ((line, _event(text, line, row)) for line, row in text.rows())
+    rows = list(text.rows())
     readings = [
         (line, event.time_ms * US_PER_MS, _watts(event.value))
-        for line, event in events
+        for (line, _), event in zip(rows, _events(text, rows), strict=True)
         if event.key == "power_reading"
     ]
     return _log(text, readings, max_gap_s)
 
 
-def read_analyser_log(path: Path, max_gap_s: float = MAX_GAP_S) -> PowerLog:
+def read_analyser_log(path: Path, max_gap_s: float = 60.0) -> Device:
     """Read a log of PTDaemon: names and values in turn, ``Time`` and ``Watts`` among them."""
     text = read_text(path, "a log of PTDaemon", hashed=True)
     readings = []
@@ -354,13 +303,22 @@ def read_analyser_log(path: Path, max_gap_s: float = MAX_GAP_S) -> PowerLog:
     return _log(text, readings, max_gap_s)
 
 
-def _event(text: Text, line: int, row: str) -> _Event:
-    _, mark, content = row.partition(_MARK)
-    if not mark:
-        text.fail(
-            line, f"{shown(row[:60])}, expected '{_MARK} {{...}}'; give the log as it was written"
-        )
-    return parse_json(content.strip(), f"{text.path}:{line}", _Event, LogFormatError)
+def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:
+    """Return the events of MLLOG lines: read all at once, else one by one, to name a wrong line."""
+    contents = [row.partition(_MARK)[2] for _, row in rows]
+    try:
+        found = parse_json(f"[{','.join(contents)}]", "", list[_Event], LogFormatError)
+        if len(found) == len(rows):
+            return found
+    except LogFormatError:
+        pass
+    found = []
+    for (line, row), content in zip(rows, contents, strict=True):
+        if _MARK not in row:
+            problem = f"expected '{_MARK} {{...}}'; give the log as it was written"
+            text.fail(line, f"{shown(row[:60])}, {problem}")
+        found.append(parse_json(content.strip(), f"{text.path}:{line}", _Event, LogFormatError))
+    return found
 
 
 def _watts(value: Any) -> float:
@@ -380,39 +338,50 @@ def _moment_us(text: Text, line: int, words: Any) -> int:
     return round(moment.timestamp() * US_PER_S)
 
 
-def _log(text: Text, readings: list[tuple[int, int, float]], max_gap_s: float) -> PowerLog:
+def _log(text: Text, readings: list[tuple[int, int, float]], max_gap_s: float) -> Device:
     """Repair the readings of a log, each with its line, its stamp [us] and its power [W]."""
-    all_us = np.array([t_us for _, t_us, _ in readings], dtype=np.int64)
-    kept = longest_increasing(all_us) if readings else np.zeros(0, dtype=np.int64)
-    power_w = np.array([power_w for *_, power_w in readings])[kept]
+    lines, stamps_us, powers_w = zip(*readings, strict=True) if readings else ((), (), ())
+    all_us = np.array(stamps_us, dtype=np.int64)
+    kept = longest_increasing(all_us)
+    t_us, power_w = all_us[kept], np.array(powers_w, dtype=np.float64)[kept]
     device = device_of(
-        text.path,
-        all_us[kept],
-        power_w,
-        max_gap_s,
-        lambda row: f"{text.path}:{readings[kept[row]][0]}",
+        text.path, t_us, power_w, max_gap_s, lambda row: f"{text.path}:{lines[kept[row]]}"
     )
     good = ~np.isnan(power_w)
-    gaps_us = np.diff(all_us[kept][good])
     counts = {
         "readings": len(readings),
         "failed_readings": int(np.count_nonzero(~good)),
         "readings_out_of_order": len(readings) - kept.size,
-        "gaps_bridged": int(np.count_nonzero(gaps_us > LONG_GAP * device.interval_us)),
+        "gaps_bridged": int(np.count_nonzero(np.diff(t_us[good]) > LONG_GAP * device.interval_us)),
     }
-    return PowerLog(device, text.sha256, counts)
+    return replace(device, sha256=text.sha256, counts=counts)
 
 
 def _phases(path: Path, is_analyser: bool) -> _Spans:
-    """Return start and end of each phase [us], by its name."""
+    """Return start and end of each phase [us], by its name.
+
+    Of the load generator those events alone are of the analyser's clock that tell its time.
+    """
     begun: dict[str, int] = {}
     found: _Spans = {}
-    if path.is_file():
-        for name, is_start, t_us in _events(read_text(path, "events of a run"), is_analyser):
-            if is_start:
-                begun[name] = t_us
-            elif name in begun:
-                found.setdefault(name, []).append([begun.pop(name), t_us])
+    if not path.is_file():
+        return found
+    text = read_text(path, "events of a run")
+    marked = ((line, row, _EVENT.search(row)) for line, row in text.rows() if _MARK in row)
+    edges = [
+        (line, row, edge)
+        for line, row, edge in marked
+        if edge and (edge[1] == "power") == is_analyser
+    ]
+    events = _events(text, [(line, row) for line, row, _ in edges])
+    for (line, _, edge), event in zip(edges, events, strict=True):
+        name, t_us = PHASES[edge[1]], event.time_ms * US_PER_MS
+        if is_analyser:
+            t_us = _moment_us(text, line, event.value)
+        if edge[2] in ("start", "begin"):
+            begun[name] = t_us
+        elif name in begun:
+            found.setdefault(name, []).append([begun.pop(name), t_us])
     return found
 
 
@@ -424,17 +393,3 @@ def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[f
             if span[1] > span[0]:
                 found.setdefault(name, []).append([round(float(us) / US_PER_S, 3) for us in span])
     return found
-
-
-def _events(text: Text, is_analyser: bool) -> Iterator[tuple[str, bool, int]]:
-    """Yield phase, whether it begins, and time [us] of each event.
-
-    Of the load generator those events alone are of the analyser's clock that tell its time.
-    """
-    for line, row in text.rows():
-        match = _EVENT.search(row) if _MARK in row else None
-        if match is None or (match[1] == "power") != is_analyser:
-            continue
-        event = _event(text, line, row)
-        t_us = _moment_us(text, line, event.value) if is_analyser else event.time_ms * US_PER_MS
-        yield PHASES[match[1]], match[2] in ("start", "begin"), t_us

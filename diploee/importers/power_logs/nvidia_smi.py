@@ -19,9 +19,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,23 +36,27 @@ from diploee.importers.power_logs.curves import (
     measured,
     sum_w,
 )
-from diploee.importers.power_logs.gpu_rows import gpu_of_rows
-from diploee.profiles.profile import GPU_POWER, PowerProfile, check_argument
-from diploee.profiles.resample import US_PER_S
-from diploee.scenario.loading import MAX_NODES, MAX_POWER_W
+from diploee.importers.power_logs.options import NvidiaSmiOptions
+from diploee.profiles.profile import GPU_POWER, PowerProfile
+from diploee.profiles.resample import US_PER_S, unshared_s
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import Stamps, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
 from diploee.textio.values import numbers, value_shown
-from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 POWER_COLUMNS = {"power.draw.instant": 0.0, "power.draw": 1.0, "power.draw.average": 1.0}
 """Columns of power in the order of preference, with the window of the driver's average [s]."""
 GPU_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
 """Columns that tell the GPUs apart."""
-MAX_READING_W = 2_500.0
-MAX_GAP_S = 3_600.0
+MOST_GPUS = 32
+LOOK_AT_ROWS = 20_000
+STAND_OUT = 1.5
+"""The waits between ticks are longer than those within by this factor, or more."""
+TOLERATED = 0.02
+"""Part of the waits, on either side, that may be late or early."""
+REGULAR = 0.9
+"""Least part of the ticks that must have a row of every GPU."""
 
 _EXPECTED = "'timestamp, power.draw [W]'"
 _UNIT = r"(?i)\s*(m?W)$"
@@ -59,21 +64,7 @@ _FAILED = r"^\[.*\]$|^N/A$|^Not .*$|^Unknown.*$|^ERR.*$"
 _BRACKETS = re.compile(r"\s*\[.*\]$")
 
 
-def import_nvidia_smi(
-    paths: Sequence[Path | str],
-    *,
-    workload: str,
-    profile_id: str | None = None,
-    n_nodes: int | None = None,
-    n_gpus: int | None = None,
-    add_w: float = 0.0,
-    step_ms: int = PROFILE_STEP_MS,
-    source: str = "",
-    licence: str = "unknown",
-    averaging_window_s: float | None = None,
-    max_reading_w: float = MAX_READING_W,
-    max_gap_s: float = MAX_GAP_S,
-) -> PowerProfile:
+def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
     """Import ``nvidia-smi`` logs of one job as one whole-job profile.
 
     Parameters
@@ -81,67 +72,38 @@ def import_nvidia_smi(
     paths : sequence of pathlib.Path
         Logs, one per machine; of a folder all ``*.csv``, ``*.log`` and ``*.txt`` in it, packed
         or not.
-    workload : str
-        Workload, as scenarios name it.
-    profile_id : str, optional
-        Id of the profile, ``<workload>-<nodes>n`` by default.
-    n_nodes : int, optional
-        Nodes of the job; one per file where not given.
-    n_gpus : int, optional
-        GPUs of a file without a column that tells them apart; inferred from the ticks where not
-        given.
-    add_w : float
-        Constant that stands for the CPUs of a node, which such logs don't have [W].
-    step_ms : int
-        Step of the profile [ms].
-    source, licence : str
-        For the provenance; the source is the file names where not given.
-    averaging_window_s : float, optional
-        Window over which the driver averages [s]; where not given, 0 for ``power.draw.instant``
-        and 1 s for the others, as on Ampere (but GA100) and newer.
-    max_reading_w : float
-        Readings of one GPU above this are bridged like failed ones [W].
-    max_gap_s : float
-        Longest gap that is bridged [s]; longer ones are refused.
+    **given
+        Fields of `diploee.importers.NvidiaSmiOptions`, such as ``workload``, which is
+        needed. The nodes are one per file where not given, the averaging window 0 for
+        ``power.draw.instant`` and 1 s for the others, as on Ampere (but GA100) and newer.
     """
-    check_argument("n_nodes", n_nodes, 1, MAX_NODES)
-    check_argument("n_gpus", n_gpus, 1, MAX_NODES)
-    check_argument("step_ms", step_ms, 1, MS_PER_DAY)
-    check_argument("add_w", add_w, 0, MAX_POWER_W)
-    check_argument("averaging_window_s", averaging_window_s, 0, MS_PER_DAY / MS_PER_S)
+    options = NvidiaSmiOptions(**given)
     if not paths:
         raise LogFormatError("no nvidia-smi log given; give one per machine")
-    machines = [
-        _read_machine(path, n_gpus, max_reading_w, max_gap_s)
-        for given in paths
-        for path in _logs(Path(given))
-    ]
-    nodes = len(machines) if n_nodes is None else n_nodes
+    files = [path for given_path in paths for path in _logs(Path(given_path))]
+    machines = [_read_machine(path, options) for path in files]
+    nodes = options.n_nodes or len(files)
     gpus = [gpu for machine in machines for gpu in machine.gpus]
-    counts = {
-        cause: sum(machine.counts.get(cause, 0) for machine in machines)
-        for cause in dict.fromkeys(cause for machine in machines for cause in machine.counts)
-    }
-    unshared = "seconds_that_not_all_gpus_cover"
-    power_w = sum_w(gpus, step_ms, counts, unshared, add_w=add_w * nodes)
+    counts = dict.fromkeys((cause for machine in machines for cause in machine.counts), 0)
+    for machine in machines:
+        counts |= {cause: counts[cause] + n for cause, n in machine.counts.items()}
+    counts["seconds_that_not_all_gpus_cover"] = unshared_s([gpu.curve for gpu in gpus])
     columns = sorted({machine.column for machine in machines})
-    window_s = averaging_window_s
+    window_s = options.averaging_window_s
     if window_s is None:
         window_s = max(POWER_COLUMNS[column] for column in columns)
     return measured(
-        profile_id or f"{workload}-{nodes}n",
-        workload,
-        nodes,
-        step_ms,
-        power_w,
+        *options.of_nodes(nodes),
+        options.step_ms,
+        sum_w(gpus, options.step_ms, add_w=options.add_w * nodes),
+        options,
+        source=", ".join(path.name for path in files),
         hashes=[machine.sha256 for machine in machines],
         interval_s=round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6),
         window_s=window_s,
         counts=counts,
-        source=source or ", ".join(machine.path.name for machine in machines),
-        licence=licence,
-        power_boundary=_boundary(add_w),
-        notes=_notes(gpus, columns, window_s, averaging_window_s is None),
+        power_boundary=_boundary(options.add_w),
+        notes=_notes(gpus, columns, window_s, options.averaging_window_s is None),
         gpus_per_node=len(gpus) // nodes if len(gpus) % nodes == 0 else None,
     )
 
@@ -179,20 +141,16 @@ def _notes(gpus: list[Device], columns: list[str], window_s: float, assumed: boo
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Machine:
+class _Machine(NamedTuple):
     """The GPUs of one machine."""
 
-    path: Path  # the file
     column: str  # column of power that was read
     gpus: list[Device]
     sha256: str  # hash of the file
     counts: Counter[str]  # rows dropped and readings bridged, by cause
 
 
-def _read_machine(
-    path: Path, n_gpus: int | None, max_reading_w: float, max_gap_s: float
-) -> _Machine:
+def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     """Read a log and repair the readings of each GPU."""
     sheet = _sheet(path)
     plain = [_BRACKETS.sub("", name) for name in sheet.names]
@@ -203,35 +161,31 @@ def _read_machine(
             f"{_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
         )
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
-    for name in GPU_COLUMNS:
-        if name in plain and "gpu" not in names:
-            names["gpu"] = sheet.names[plain.index(name)]
+    tags = [sheet.names[plain.index(name)] for name in GPU_COLUMNS if name in plain]
+    if tags:
+        names["gpu"] = tags[0]
     table = sheet.read(names, "a log of nvidia-smi")
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
-    above = f"readings_above_{max_reading_w:g}_w"
-    counts = Counter(
-        {
-            "repeated_headers": table.n_headers,
-            "cut_rows": sheet.n_cut,
-            "rows_without_time": int((~times.there).sum()),
-        }
-    )
-    gpu, n_found = _gpus(table, times, n_gpus, counts)
+    counts = Counter(repeated_headers=table.n_headers, cut_rows=sheet.n_cut)
+    counts["rows_without_time"] = int((~times.there).sum())
+    gpu, n_found = _gpus(table, times, options.n_gpus, counts)
+    above = f"readings_above_{options.max_reading_w:g}_w"
     counts.update({"rows_out_of_order": 0, "failed_reads": 0, above: 0})
     gpus = []
     for number in range(n_found):
         rows = np.flatnonzero(gpu == number)
-        kept = rows[longest_increasing(times.us[rows])] if rows.size else rows
+        kept = rows[longest_increasing(times.us[rows])]
         power_w = values_w[kept]
-        too_high = power_w > max_reading_w
+        too_high = power_w > options.max_reading_w
         counts["rows_out_of_order"] += int(rows.size - kept.size)
         counts[above] += int(too_high.sum())
         power_w = np.where(too_high | (power_w < 0), np.nan, power_w)
         counts["failed_reads"] += int(np.isnan(power_w).sum() - too_high.sum())
         where = partial(_where, table, kept)
-        gpus.append(device_of(path, times.us[kept], power_w, max_gap_s, where, f"GPU {number}"))
-    return _Machine(path, _BRACKETS.sub("", column), gpus, sheet.sha256, counts)
+        name = f"GPU {number}"
+        gpus.append(device_of(path, times.us[kept], power_w, options.max_gap_s, where, name))
+    return _Machine(_BRACKETS.sub("", column), gpus, sheet.sha256, counts)
 
 
 def _where(table: ReadTable, rows: Int64Array, nth: int) -> str:
@@ -296,3 +250,64 @@ def _gpus(
     gpu[rows], count = inferred
     counts["rows_of_incomplete_ticks"] = int(np.count_nonzero(gpu[rows] < 0))
     return gpu, count
+
+
+def gpu_of_rows(t_us: Int64Array, n_gpus: int | None = None) -> tuple[Int64Array, int] | None:
+    """Return the GPU of each row from 0 on, -1 in incomplete ticks, and the number of GPUs.
+
+    Without a column of GPUs the rhythm of the rows tells: those of one tick follow each other
+    within milliseconds, ticks an interval apart. Of all GPU counts the largest is taken whose
+    longest waits, as many as there would be ticks, stand out from the others and come regularly.
+    """
+    if t_us.size == 0:
+        return np.zeros(0, dtype=np.int64), n_gpus or 1
+    waits = np.abs(np.diff(t_us)).astype(np.float64)
+    sample = waits[:LOOK_AT_ROWS]
+    shown = _shown_gpus(sample)
+    if n_gpus is None or n_gpus == shown:
+        return _split(waits, shown, _threshold(sample, shown))
+    threshold = _threshold(sample, n_gpus)
+    return None if shown > 1 and threshold is None else _split(waits, n_gpus, threshold)
+
+
+def _shown_gpus(waits: Float64Array) -> int:
+    """Return how many GPUs the ticks show, 1 where there are no ticks of several rows."""
+    for candidate in range(min(MOST_GPUS, (waits.size + 1) // 2), 1, -1):
+        threshold = _threshold(waits, candidate)
+        if threshold is not None and _split(waits, candidate, threshold) is not None:
+            return candidate
+    return 1
+
+
+def _threshold(waits: Float64Array, n_gpus: int) -> float | None:
+    """Return a wait between those within a tick and those between ticks; None if they don't part.
+
+    `n_gpus` GPUs make one in `n_gpus` waits a wait between ticks.
+    """
+    n_between = max(1, round((waits.size + 1) / n_gpus) - 1)
+    if n_gpus == 1 or waits.size <= n_between:
+        return None
+    ordered = np.sort(waits)
+    within, between = ordered[:-n_between], ordered[-n_between:]
+    high = float(np.quantile(within, 1 - TOLERATED))
+    low = float(np.quantile(between, TOLERATED))
+    return (high + low) / 2 if low > STAND_OUT * high else None
+
+
+def _split(
+    waits: Float64Array, n_gpus: int, threshold: float | None
+) -> tuple[Int64Array, int] | None:
+    if n_gpus == 1:
+        return np.zeros(waits.size + 1, dtype=np.int64), 1
+    n_rows = waits.size + 1
+    if threshold is None:  # the ticks can't be seen, so every row is believed to be there
+        gpu = np.arange(n_rows) % n_gpus
+        gpu[n_rows - n_rows % n_gpus :] = -1
+        return gpu, n_gpus
+    starts = np.concatenate(([0], np.flatnonzero(waits > threshold) + 1))
+    sizes = np.diff(starts, append=n_rows)
+    whole = sizes == n_gpus
+    if np.count_nonzero(whole) < REGULAR * sizes.size:
+        return None
+    nth = np.arange(n_rows) - np.repeat(starts, sizes)
+    return np.where(np.repeat(whole, sizes), nth, -1), n_gpus

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +34,15 @@ from diploee.importers.power_logs.curves import (
     measured,
     sum_w,
 )
-from diploee.profiles.profile import UNKNOWN_BOUNDARY, PowerProfile, check_argument
-from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, usable_bandwidth_hz
-from diploee.scenario.loading import MAX_NODES, MAX_POWER_W
+from diploee.importers.power_logs.options import PlainOptions
+from diploee.profiles.profile import UNKNOWN_BOUNDARY, PowerProfile
+from diploee.profiles.resample import (
+    US_PER_MS,
+    US_PER_S,
+    EnergyCurve,
+    unshared_s,
+    usable_bandwidth_hz,
+)
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import YEARS_US, stamps_of_one_clock
@@ -45,9 +52,6 @@ from diploee.units import MS_PER_DAY, MS_PER_S
 
 CLAIMED_WINDOW_S = 1.0
 """Of readings whose averaging is unknown no more bandwidth is claimed than a GPU driver's leave."""
-SHORTEST_S, LONGEST_S = 1e-6, MS_PER_DAY / MS_PER_S
-MAX_GAP_S = 60.0
-"""Longest time without a reading that is bridged unless another one is given [s]."""
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
 UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
@@ -64,82 +68,29 @@ _UNIT = re.compile(f"{_BEFORE}[kmM]?[wW]|[wW]atts?|[kK]ilowatts?{_AFTER}")
 _TIME_UNIT = re.compile(f"{_BEFORE}s|ms|us|ns|sec|seconds?|min|minutes?|h|hours?{_AFTER}")
 
 
-def import_plain(
-    path: Path | str,
-    *,
-    workload: str,
-    profile_id: str,
-    n_nodes: int,
-    source: str = "",
-    licence: str = "unknown",
-    averaging_window_s: float | None = None,
-    power_boundary: str | None = None,
-    sampling_interval_s: float | None = None,
-    bandwidth_hz: float | None = None,
-    add_w: float = 0.0,
-    time_column: str | None = None,
-    power_column: Sequence[str] = (),
-    device_column: Sequence[str] = (),
-    power_unit: str | None = None,
-    step_ms: int | None = None,
-    max_gap_s: float = MAX_GAP_S,
-) -> PowerProfile:
+def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     """Import a table of power as one whole-job profile.
 
     Parameters
     ----------
     path : pathlib.Path
         ``*.parquet`` is read as Parquet, anything else as CSV with a header, also ``*.csv.gz``.
-    workload, profile_id : str
-        Kind of work and name of the profile.
-    n_nodes : int
-        Nodes that the measured job ran on.
-    source, licence : str
-        For the provenance; the source is the file name where not given.
-    averaging_window_s : float, optional
-        Window over which the meter averaged each reading [s], 0 for instantaneous ones; unknown
-        where not given.
-    power_boundary : str, optional
-        What the power includes; ``unknown`` where not given.
-    sampling_interval_s : float, optional
-        Interval of the original readings [s]; the usual time between rows where not given.
-    bandwidth_hz : float, optional
-        Highest frequency that the readings support [Hz]; where not given, what the averaging
-        window and the sampling leave. With an unknown window it is what 1 s leaves, as of GPU
-        drivers, or the step where that is longer.
-    add_w : float
-        Constant added for each node, for what the power lacks, such as its CPUs [W].
-    time_column : str, optional
-        Column of the time; found by its name where not given.
-    power_column : sequence of str
-        Columns of power, which are summed; the one that is named so where not given.
-    device_column : sequence of str
-        Columns that tell devices apart, whose power is summed over the time that all share; those
-        of `DEVICES` that the table has where not given.
-    power_unit : str, optional
-        Of `UNITS_W`; what the columns' names tell where not given.
-    step_ms : int, optional
-        Step of the profile [ms]; that of an even table, else the usual time between readings,
-        where not given.
-    max_gap_s : float
-        Longest time without a reading that is bridged [s].
+    **given
+        Fields of `diploee.importers.PlainOptions`, such as ``workload`` and
+        ``n_nodes``, which are needed, and ``averaging_window_s``: without it no more bandwidth is
+        claimed than a window of 1 s leaves, or of the step where that is longer.
     """
-    check_argument("n_nodes", n_nodes, 1, MAX_NODES)
-    check_argument("add_w", add_w, 0, MAX_POWER_W)
-    check_argument("averaging_window_s", averaging_window_s, 0, LONGEST_S)
-    check_argument("sampling_interval_s", sampling_interval_s, SHORTEST_S, LONGEST_S)
-    check_argument("step_ms", step_ms, 1, MS_PER_DAY)
-    check_argument("max_gap_s", max_gap_s, 0, LONGEST_S)
+    options = PlainOptions(**given)
     sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
-    time_name = time_column or _time_column(sheet)
-    powers = list(power_column) or [_power_column(sheet)]
+    time_column = options.time_column or _time_column(sheet)
+    powers = options.power_column or [_power_column(sheet)]
     if len(set(powers)) < len(powers):
         raise ProfileError(
             f"power_column (--power-column): each column is summed once, found {shown(powers)}"
         )
-    units_w = [_unit_w(sheet, name, power_unit) for name in powers]
-    devices = list(device_column) or [n for n in sheet.names if _plain_name(n) in DEVICES]
-    names = {"time": time_name} | {f"power {k}": name for k, name in enumerate(powers)}
+    units_w = [_unit_w(sheet, name, options.power_unit) for name in powers]
+    devices = options.device_column or [n for n in sheet.names if _plain_name(n) in DEVICES]
+    names = {"time": time_column} | {f"power {k}": name for k, name in enumerate(powers)}
     names |= {f"device {k}": n for k, n in enumerate(devices) if n not in names.values()}
     table = sheet.read(names, "a table of power")
     counts: Counter[str] = Counter()
@@ -148,48 +99,45 @@ def import_plain(
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power {k}", Number(at_least=0, of="power"))
     readings = [
-        _readings(table, rows, t_us, power_w, max_gap_s, counts)
-        for rows in _by_device(table, len(devices), bool(device_column))
+        _readings(table, rows, t_us, power_w, options.max_gap_s, counts)
+        for rows in _by_device(table, bool(options.device_column))
     ]
-    counts["devices_summed"] = len(readings) if len(readings) > 1 else 0
     interval_s = max(device.interval_us for device, _ in readings) / US_PER_S
     even_ms = readings[0][1] if len({step for _, step in readings}) == 1 else None
-    dt_ms = step_ms or even_ms or max(1, round(interval_s * MS_PER_S))
+    dt_ms = options.step_ms or even_ms or max(1, round(interval_s * MS_PER_S))
+    add_w = options.add_w * options.n_nodes
     if len(readings) == 1 and dt_ms == even_ms:  # kept as it is
         assert readings[0][0].curve.power_w is not None
-        mean_w = (readings[0][0].curve.power_w + add_w * n_nodes).astype(np.float32)
+        mean_w = (readings[0][0].curve.power_w + add_w).astype(np.float32)
     else:
         summed = [_of_means(device, even_ms) if even_ms else device for device, _ in readings]
-        unshared = "seconds_that_not_all_devices_cover"
-        mean_w = sum_w(summed, dt_ms, counts, unshared, add_w=add_w * n_nodes)
-    interval_s = interval_s if sampling_interval_s is None else sampling_interval_s
+        counts["devices_summed"] = len(summed) if len(summed) > 1 else 0
+        mean_w = sum_w(summed, dt_ms, add_w=add_w)
+        curves = [device.curve for device in summed]
+        counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
+    interval_s = options.sampling_interval_s or interval_s
     slower_s = max(interval_s, dt_ms / MS_PER_S)
-    window_s = max(CLAIMED_WINDOW_S, slower_s) if averaging_window_s is None else averaging_window_s
+    window_s = options.averaging_window_s
+    claimed_s = max(CLAIMED_WINDOW_S, slower_s) if window_s is None else window_s
+    notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
+    if window_s is None:
+        notes.append(
+            f"Averaging of the readings unknown: no more is claimed than {claimed_s:g} s leave."
+        )
     return measured(
-        profile_id,
-        workload,
-        n_nodes,
+        *options.of_nodes(options.n_nodes),
         dt_ms,
         mean_w,
+        options,
+        source=sheet.path.name,
         hashes=[sheet.sha256],
         interval_s=round(interval_s, 9),
-        window_s=averaging_window_s,
-        bandwidth_hz=_bandwidth_hz(bandwidth_hz, slower_s, window_s),
+        window_s=window_s,
+        bandwidth_hz=_bandwidth_hz(options.bandwidth_hz, slower_s, claimed_s),
         counts={cause: n for cause, n in counts.items() if n},
-        source=source or sheet.path.name,
-        licence=licence,
-        power_boundary=_boundary(power_boundary, add_w),
-        notes=_notes(even_ms is not None, averaging_window_s is None, window_s),
+        power_boundary=_boundary(options.power_boundary, options.add_w),
+        notes=" ".join(notes),
     )
-
-
-def _notes(is_even: bool, is_unknown: bool, window_s: float) -> str:
-    notes = [] if is_even else ["Readings joined by straight lines, exact in energy."]
-    if is_unknown:
-        notes.append(
-            f"Averaging of the readings unknown: no more is claimed than {window_s:g} s leave."
-        )
-    return " ".join(notes)
 
 
 def _readings(
@@ -255,11 +203,10 @@ def _of_means(device: Device, step_ms: int) -> Device:
     return replace(device, curve=EnergyCurve(ends_us, np.concatenate(([0.0], energy_j))))
 
 
-def _by_device(table: ReadTable, n_columns: int, is_told: bool) -> Iterator[Int64Array]:
+def _by_device(table: ReadTable, is_told: bool) -> Iterator[Int64Array]:
     """Yield the rows of each device; all where nothing tells devices apart."""
-    keys = [f"device {k}" for k in range(n_columns) if f"device {k}" in table]
     device = np.zeros(len(table), dtype=np.int64)
-    for key in keys:
+    for key in (key for key in table.columns if key.startswith("device ")):
         names = pc.fill_null(pc.cast(table.columns[key], "string"), "").to_pylist()
         values, found = np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)
         if not is_told and values.size == len(table):
@@ -352,8 +299,6 @@ def _power_column(sheet: Sheet) -> str:
 
 def _unit_w(sheet: Sheet, name: str, told: str | None) -> float:
     if told is not None:
-        if told not in UNITS_W:
-            raise ProfileError(f"power_unit is {shown(told)}, expected one of {one_of(UNITS_W)}")
         return UNITS_W[told]
     found = _UNIT.match(name.strip())
     unit = found["unit"] if found else ""

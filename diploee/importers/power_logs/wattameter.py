@@ -2,10 +2,20 @@
 
 A node is one NVML log (GPUs) with one RAPL log (CPU packages), or one CodeCarbon log of
 WattAMeter 0.5 that holds both. The job's power is their sum over the nodes, over the time that all
-logs share. Readings of power are joined by straight lines, as in the published data set; CPU power
-comes from counter differences. The resampling is exact in energy: each step of the profile is
-the difference of the cumulative energy at its edges. How readings are repaired stands in
-`diploee.importers.power_logs.wattameter_power`.
+logs share. The resampling is exact in energy: each step of the profile is the difference of the
+cumulative energy at its edges. How readings are repaired, all counted by cause:
+
+- Readings of power are joined by straight lines, as in the published data set. A failed read
+  (logged as 0, or below) is bridged by one.
+- A power reading above the limit (800 W) takes the next good reading, as in the published cleaning
+  of doi:10.7799/3025227; at the end of the log, the last good one.
+- CPU power comes from the energy counter alone, difference over difference in time: it holds from
+  one stamp to the next, and the logged power columns (which are the same, and are missing in the
+  last row before each flush) are not read. A failed read (0) is left out: the counter's difference
+  over the longer interval keeps the energy.
+- A counter that drops within a run of the logger has wrapped if adding its range gives a power
+  within the limit. Any other drop or jump, a drop from one run to the next, and an interval so long
+  that the counter may have wrapped unseen, is bridged by the mean power of the two beside it.
 
 References
 ----------
@@ -19,67 +29,32 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from diploee.errors import LogFormatError, one_of
-from diploee.importers.power_logs.curves import Device, measured, sum_w
-from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
-from diploee.importers.power_logs.wattameter_power import (
-    AMD_COUNTER_RANGE_J,
-    ReadingLimits,
-    log_power,
-)
-from diploee.profiles.profile import PowerProfile, check_argument
-from diploee.profiles.resample import US_PER_S
-from diploee.scenario.loading import MAX_POWER_W
+from diploee.importers.power_logs.curves import Device, longest_gap_s, measured, sum_w
+from diploee.importers.power_logs.options import WattAMeterOptions
+from diploee.importers.power_logs.wattameter_log import Channel, WattAMeterLog, parse_log
+from diploee.profiles.profile import PowerProfile
+from diploee.profiles.resample import US_PER_S, EnergyCurve, unshared_s
+from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.source import read_bytes
-from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
-MAX_READING_W = 800.0
-MAX_GAP_S = 3_600.0
-NODE_DEVICES = frozenset({"gpu", "cpu"})
+GAP_INTERVALS = 5
+"""A gap is longer than this many sampling intervals."""
+PARTNERS = {"gpu": "an NVML log (GPUs)", "cpu": "a RAPL log (CPU packages)"}
+"""Logs that each node has, by the devices in them."""
 
 _KIND_PREFIX = re.compile(r"^(nvml|rapl)(_\d+)*_", re.IGNORECASE)
 _SLURM_ID = re.compile(r"slurmid_(\d+)")
 _HOST = re.compile(r"node_([^_]+?)(?:\.log)?$")
 
 
-@dataclass(frozen=True, order=True)
-class _Name:
-    """Facts in a file's name: the Slurm job, the node, and the path."""
-
-    slurm_id: str
-    node: str
-    path: Path
-
-    @classmethod
-    def of(cls, path: Path) -> _Name:
-        slurm_id = _SLURM_ID.search(path.name)
-        host = _HOST.search(path.name)
-        node = host[1] if host else _KIND_PREFIX.sub("", path.name)
-        return cls(slurm_id[1] if slurm_id else "", node, path)
-
-
-def import_wattameter(
-    paths: Sequence[Path | str],
-    *,
-    workload: str,
-    profile_id: str | None = None,
-    n_nodes: int | None = None,
-    slurm_id: str | None = None,
-    step_ms: int = PROFILE_STEP_MS,
-    source: str = "",
-    licence: str = "unknown",
-    averaging_window_s: float = 1.0,
-    max_reading_w: float = MAX_READING_W,
-    counter_range_j: float = AMD_COUNTER_RANGE_J,
-    max_gap_s: float = MAX_GAP_S,
-) -> PowerProfile:
+def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
     """Import the WattAMeter logs of one job as one whole-job profile.
 
     Logs are paired by the ``node_<host>`` part of their names, else by the name after ``nvml_`` or
@@ -90,67 +65,55 @@ def import_wattameter(
     ----------
     paths : sequence of pathlib.Path
         Logs, or folders of logs.
-    workload : str
-        Workload, as scenarios name it.
-    profile_id : str, optional
-        Id of the profile, ``<workload>-<nodes>n`` by default.
-    n_nodes : int, optional
-        Expected node count; the logs must have as many nodes.
-    slurm_id : str, optional
-        Take only the logs of this Slurm job.
-    step_ms : int
-        Step of the profile [ms].
-    source, licence : str
-        For the provenance; the source is the file names where not given.
-    averaging_window_s : float
-        Window over which the driver averages its readings [s]: 1 s on H100.
-    max_reading_w : float
-        Power readings of one device above this are dropped and back-filled [W].
-    counter_range_j : float
-        Energy at which the CPU counters wrap [J].
-    max_gap_s : float
-        Longest gap that is bridged [s]; longer ones are refused.
+    **given
+        Fields of `diploee.importers.WattAMeterOptions`, such as ``workload``, which is
+        needed; the logs must be of as many nodes as ``n_nodes``, if that is given.
     """
-    check_argument("step_ms", step_ms, 1, MS_PER_DAY)
-    check_argument("averaging_window_s", averaging_window_s, 0, S_PER_DAY)
-    check_argument("max_reading_w", max_reading_w, 1, MAX_POWER_W)
-    check_argument("counter_range_j", counter_range_j, 1, MAX_POWER_W * S_PER_DAY)
-    check_argument("max_gap_s", max_gap_s, 0, 366 * S_PER_DAY)
-    limits = ReadingLimits(max_reading_w, counter_range_j, max_gap_s)
-    names = _one_job(_find(paths), slurm_id)
+    options = WattAMeterOptions(**given)
+    chosen = _one_job(_find(paths), options.slurm_id)
     digest = hashlib.sha256()
     logs = {}
-    for name in sorted(names, key=lambda name: (name.path.name, name.path)):
-        data = read_bytes(name.path)
+    for path in sorted(chosen, key=lambda path: (path.name, path)):
+        data = read_bytes(path)
         digest.update(data)
-        logs[name] = parse_log(name.path, data)
-    n_found = _count_nodes(logs)
-    if n_nodes is not None and n_nodes != n_found:
+        logs[path] = parse_log(path, data)
+    n_nodes = _count_nodes(logs)
+    if options.n_nodes not in (None, n_nodes):
         raise LogFormatError(
-            f"{names[0].path.parent}: logs of {n_found} nodes, expected {n_nodes}; "
+            f"{chosen[0].parent}: logs of {n_nodes} nodes, expected {options.n_nodes}; "
             "give the logs of all nodes of one job, or correct the node count"
         )
     counts: Counter[str] = Counter()
-    devices = [device for log in logs.values() for device in log_power(log, limits, counts)]
-    power_w = sum_w(devices, step_ms, counts, "seconds_that_not_all_logs_cover")
+    devices = [device for log in logs.values() for device in log_power(log, options, counts)]
+    power_w = sum_w(devices, options.step_ms)
+    counts["seconds_that_not_all_logs_cover"] = unshared_s([device.curve for device in devices])
     interval_us = float(np.median([log.interval_us for log in logs.values()]))
     return measured(
-        profile_id or f"{workload}-{n_found}n",
-        workload,
-        n_found,
-        step_ms,
+        *options.of_nodes(n_nodes),
+        options.step_ms,
         power_w,
+        options,
+        source=", ".join(path.name for path in sorted(logs)),
         hashes=[digest.hexdigest()],
         interval_s=round(interval_us / US_PER_S, 6),
-        window_s=averaging_window_s,
-        counts=counts,
-        source=source or ", ".join(path.name for path in sorted(log.path for log in logs.values())),
-        licence=licence,
+        window_s=options.averaging_window_s,
+        counts=dict(counts),
         notes=_notes(devices),
     )
 
 
-def _find(paths: Sequence[Path | str]) -> list[_Name]:
+def _slurm_id(path: Path) -> str:
+    found = _SLURM_ID.search(path.name)
+    return found[1] if found else ""
+
+
+def _place(path: Path) -> tuple[str, str, Path]:
+    """Return the Slurm job and the node that a log's name tells, and the log."""
+    host = _HOST.search(path.name)
+    return _slurm_id(path), host[1] if host else _KIND_PREFIX.sub("", path.name), path
+
+
+def _find(paths: Sequence[Path | str]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in map(Path, paths):
         if path.is_dir():
@@ -163,64 +126,52 @@ def _find(paths: Sequence[Path | str]) -> list[_Name]:
             found[path] = None
     if not found:
         raise LogFormatError("no WattAMeter log given; give NVML and RAPL logs or their folder")
-    return sorted(map(_Name.of, found))
+    return sorted(found, key=_place)
 
 
-def _one_job(names: list[_Name], slurm_id: str | None) -> list[_Name]:
-    ids = sorted({name.slurm_id for name in names if name.slurm_id})
-    folder = names[0].path.parent
+def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
+    ids = sorted(set(map(_slurm_id, paths)) - {""})
+    folder = paths[0].parent
     if slurm_id is not None:
         if slurm_id not in ids:
             raise LogFormatError(
                 f"{folder}: no log of Slurm job {slurm_id} (have: {one_of(ids)}); choose one"
             )
-        return [name for name in names if name.slurm_id == slurm_id]
+        return [path for path in paths if _slurm_id(path) == slurm_id]
     if len(ids) > 1:
         raise LogFormatError(
             f"{folder}: logs of {len(ids)} Slurm jobs ({one_of(ids)}), expected one; "
             "choose one with 'slurm_id'"
         )
-    return names
+    return paths
 
 
-def _count_nodes(logs: dict[_Name, WattAMeterLog]) -> int:
+def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
     """Return the number of nodes once each has its GPUs and its CPUs."""
     if len(logs) == 2:
         # Just one pair, whatever the names: they name two nodes only where both hold a host.
-        first, second = logs.values()
-        hosts = {match[1] for log in (first, second) if (match := _HOST.search(log.path.name))}
-        if len(hosts) < 2 and {first.device_types, second.device_types} == {
-            frozenset({"gpu"}),
-            frozenset({"cpu"}),
-        }:
+        hosts = {match[1] for path in logs if (match := _HOST.search(path.name))}
+        kinds = {log.device_types for log in logs.values()}
+        if len(hosts) < 2 and kinds == {frozenset({"gpu"}), frozenset({"cpu"})}:
             return 1
-    by_node = groupby(sorted(logs), key=lambda name: (name.slurm_id, name.node))
     n_nodes = 0
-    for _, group in by_node:
-        _check_node([logs[name] for name in group])
+    for _, node in groupby(sorted(logs, key=_place), key=lambda path: _place(path)[:2]):
         n_nodes += 1
+        paths = list(node)
+        having = {kind: [p for p in paths if kind in logs[p].device_types] for kind in PARTNERS}
+        for kind, of_kind in having.items():
+            if len(of_kind) > 1:
+                raise LogFormatError(
+                    f"{of_kind[1]}: a second log of {kind.upper()} power of one node, after "
+                    f"{of_kind[0].name}, expected one; leave one out"
+                )
+        for kind, of_kind in having.items():
+            if not of_kind:
+                raise LogFormatError(
+                    f"{paths[0]}: no partner, expected {PARTNERS[kind]} of the same node; "
+                    "add it, with the same 'node_<host>' in its name"
+                )
     return n_nodes
-
-
-def _check_node(logs: list[WattAMeterLog]) -> None:
-    for device in ("gpu", "cpu"):
-        having = [log for log in logs if device in log.device_types]
-        if len(having) > 1:
-            raise LogFormatError(
-                f"{having[1].path}: a second log of {device.upper()} power of one node, after "
-                f"{having[0].path.name}, expected one; leave one out"
-            )
-    present = frozenset[str]().union(*(log.device_types for log in logs))
-    if present != NODE_DEVICES:
-        _fail_unpaired(logs[0], *(NODE_DEVICES - present))
-
-
-def _fail_unpaired(log: WattAMeterLog, missing: str) -> NoReturn:
-    kind = {"gpu": "an NVML log (GPUs)", "cpu": "a RAPL log (CPU packages)"}[missing]
-    raise LogFormatError(
-        f"{log.path}: no partner, expected {kind} of the same node; "
-        "add it, with the same 'node_<host>' in its name"
-    )
 
 
 def _notes(devices: list[Device]) -> str:
@@ -232,4 +183,108 @@ def _notes(devices: list[Device]) -> str:
         "power readings joined by straight lines, CPU power from energy counters; "
         "a remainder of less than a step at the end is left out; longest time between good "
         f"readings {longest.longest_gap_s:g} s ({Path(longest.name).name})"
+    )
+
+
+def log_power(log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]) -> list[Device]:
+    """Repair a log and sum its devices: those with power columns, and those with counters."""
+    if log.t_us.size < 2:
+        raise LogFormatError(
+            f"{log.path}:{log.line[0]}: a single row, expected two or more; give a complete log"
+        )
+    above = f"readings_above_{options.max_reading_w:g}_w"
+    n_gaps = int(np.count_nonzero(np.diff(log.t_us) > GAP_INTERVALS * log.interval_us))
+    counts.update(log.counts | {"gaps": n_gaps, "failed_reads": 0, above: 0})
+    counts.update({"counter_wraps": 0, "counter_intervals_bridged": 0})
+    longest_s = 0.0
+    power_w, energy_j = np.zeros(log.t_us.size), np.zeros(log.t_us.size)
+    for channel, values in log.readings.items():
+        good = values > 0
+        counts["failed_reads"] += int(np.count_nonzero(~good))
+        if channel.kind == "power":
+            over = values * channel.unit > options.max_reading_w
+            counts[above] += int(np.count_nonzero(over))
+            good &= ~over
+        n_good = int(np.count_nonzero(good))
+        if n_good < (1 if channel.kind == "power" else 2):
+            problem = f"{n_good} good {channel.kind} readings in {good.size} rows"
+            _fail_device(log, channel, problem)
+        if channel.kind == "power":
+            power_w += _filled_w(log.t_us, values * channel.unit, good, over)
+        else:
+            counter_j = values[good] * channel.unit
+            energy_j += _counter_energy_j(log, channel, counter_j, good, options, counts)
+        gap_s = longest_gap_s(
+            log.t_us, np.flatnonzero(good), options.max_gap_s, log.where, channel.device
+        )
+        longest_s = max(longest_s, gap_s)
+    curves = {
+        "power": EnergyCurve.from_readings(log.t_us, power_w),
+        "counter": EnergyCurve(log.t_us, energy_j),
+    }
+    kinds = {channel.kind for channel in log.readings}
+    return [
+        Device(str(log.path), curve, log.interval_us, longest_s)
+        for kind, curve in curves.items()
+        if kind in kinds
+    ]
+
+
+def _filled_w(
+    t_us: Int64Array, watts: Float64Array, good: BoolArray, over: BoolArray
+) -> Float64Array:
+    at = np.flatnonzero(good)
+    filled = np.interp(t_us, t_us[at], watts[at])
+    following = np.minimum(np.searchsorted(at, np.flatnonzero(over)), at.size - 1)
+    filled[over] = watts[at[following]]
+    return filled
+
+
+def _counter_energy_j(
+    log: WattAMeterLog,
+    channel: Channel,
+    counter_j: Float64Array,
+    good: BoolArray,
+    options: WattAMeterOptions,
+    counts: Counter[str],
+) -> Float64Array:
+    """Return the energy of one counter since the log's first row [J], at every row."""
+    t_us = log.t_us[good]
+    dt_s = np.diff(t_us) / US_PER_S
+    range_j = options.counter_range_j if channel.device.startswith("cpu") else np.inf
+    step_j = np.diff(counter_j)
+    drop = step_j < 0
+    unwrapped_j = np.where(drop, step_j + range_j, step_j)
+    plausible = (unwrapped_j >= 0) & (unwrapped_j <= options.max_reading_w * dt_s)
+    plausible &= dt_s * options.max_reading_w < range_j
+    plausible &= ~drop | (np.diff(log.run[good]) == 0)
+    if not plausible.any():
+        _fail_device(log, channel, "no two readings whose difference is a plausible power")
+    counts["counter_wraps"] += int(np.count_nonzero(drop & plausible))
+    counts["counter_intervals_bridged"] += int(np.count_nonzero(~plausible))
+    step_w = _bridge(np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible)
+    energy_j = np.concatenate(([0.0], np.cumsum(step_w * dt_s)))
+    # Failed reads before the first and after the last good one: the nearest power goes on.
+    before_s = np.maximum(t_us[0] - log.t_us, 0) / US_PER_S
+    after_s = np.maximum(log.t_us - t_us[-1], 0) / US_PER_S
+    at_rows_j = np.interp(log.t_us, t_us, energy_j) - before_s * step_w[0] + after_s * step_w[-1]
+    return np.asarray(at_rows_j - at_rows_j[0], dtype=np.float64)
+
+
+def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
+    """Give each implausible interval the mean of the nearest plausible ones on either side."""
+    at = np.flatnonzero(plausible)
+    wrong = np.flatnonzero(~plausible)
+    right = np.searchsorted(at, wrong)
+    before = at[np.maximum(right - 1, 0)]
+    after = at[np.minimum(right, at.size - 1)]
+    before = np.where(right == 0, after, before)
+    step_w[wrong] = (step_w[before] + step_w[after]) / 2
+    return step_w
+
+
+def _fail_device(log: WattAMeterLog, channel: Channel, problem: str) -> NoReturn:
+    raise LogFormatError(
+        f"{log.path}:{log.line[0]}: {channel.device}: {problem}, expected working readings; "
+        "leave this log out or check the node's driver"
     )

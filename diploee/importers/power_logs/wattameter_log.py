@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow.compute as pc
@@ -82,18 +82,12 @@ class WattAMeterLog:
         return f"{self.path}:{self.line[row]}"
 
 
-@dataclass(frozen=True, eq=False)
-class _Section:
+class _Section(NamedTuple):
     """A header and the rows below it."""
 
     layout: Layout
-    channels: dict[Channel, str]
+    channels: dict[Channel, str]  # their columns' names
     rows: Text
-
-    def read(self) -> ReadTable:
-        """Return the columns of the stamps and of the channels, these by their device."""
-        names = {channel.device: name for channel, name in self.channels.items()}
-        return read_columns(self.rows, self.layout, {"timestamp": self.layout.names[0], **names})
 
 
 def parse_log(path: Path, data: bytes) -> WattAMeterLog:
@@ -104,7 +98,10 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     """
     text = text_of(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
-    tables = [block.read() for block in blocks]
+    tables = []
+    for layout, channels, rows in blocks:
+        names = {channel.device: name for channel, name in channels.items()}
+        tables.append(read_columns(rows, layout, {"timestamp": layout.names[0], **names}))
     sizes = [len(table) for table in tables]
     if not sum(sizes):
         problem = "a header without rows, expected readings; give a complete log"
@@ -112,9 +109,7 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     t_us = np.concatenate([_stamps_us(table) for table in tables])
     kept = longest_increasing(t_us)
     readings = {
-        channel: np.concatenate([numbers(table, channel.device, _READING) for table in tables])[
-            kept
-        ]
+        channel: np.concatenate([numbers(table, channel.device, _READING) for table in tables])
         for channel in blocks[0].channels
     }
     counts = {
@@ -124,7 +119,8 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     }
     lines = np.concatenate([block.rows.filled_lines(0) for block in blocks])
     run = np.repeat(np.arange(len(blocks)), sizes)
-    return WattAMeterLog(path, t_us[kept], lines[kept], run[kept], readings, counts)
+    of_kept = {channel: values[kept] for channel, values in readings.items()}
+    return WattAMeterLog(path, t_us[kept], lines[kept], run[kept], of_kept, counts)
 
 
 def _blocks(text: Text) -> list[_Section]:

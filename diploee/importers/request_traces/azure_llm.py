@@ -8,8 +8,8 @@ References
 .. [1] https://github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md
 """
 
-from diploee.importers.request_traces.totals import Rules
-from diploee.importers.request_traces.trace_format import csv_format
+from diploee.importers.request_traces.rows import Rules
+from diploee.importers.request_traces.totals import csv_format
 
 FORMAT = csv_format(
     "azure-llm",

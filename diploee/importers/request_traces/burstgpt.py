@@ -9,8 +9,8 @@ References
 .. [1] https://github.com/HPMLL/BurstGPT, arXiv:2401.17644
 """
 
-from diploee.importers.request_traces.totals import Rules
-from diploee.importers.request_traces.trace_format import csv_format
+from diploee.importers.request_traces.rows import Rules
+from diploee.importers.request_traces.totals import csv_format
 
 FORMAT = csv_format(
     "burstgpt",

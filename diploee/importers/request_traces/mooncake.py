@@ -23,12 +23,13 @@ from diploee.errors import shown
 from diploee.importers.request_traces.rows import (
     TOKENS,
     RequestRows,
+    Rules,
+    TraceOptions,
     time_of,
     us_of,
     whole,
 )
-from diploee.importers.request_traces.totals import Rules
-from diploee.importers.request_traces.trace_format import TraceOptions, row_format
+from diploee.importers.request_traces.totals import row_format
 from diploee.tables import Float64Array
 from diploee.textio.text import Text
 from diploee.textio.values import Number

@@ -12,9 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from diploee.errors import InputError, did_you_mean, one_of
-from diploee.importers.request_traces.rows import RequestRows, TimeUnit, csv_rows
-from diploee.importers.request_traces.totals import Rules
-from diploee.importers.request_traces.trace_format import TraceOptions, row_format
+from diploee.importers.request_traces.rows import (
+    RequestRows,
+    Rules,
+    TimeUnit,
+    TraceOptions,
+    csv_rows,
+)
+from diploee.importers.request_traces.totals import row_format
 from diploee.textio.tables import Layout, header_words, read_header
 from diploee.textio.text import Text
 

@@ -1,8 +1,8 @@
-"""The requests of one block as arrays, before any rule is applied: what every format gives."""
+"""What every format gives: the requests of a block as arrays, and by which rules to take them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, NoReturn
@@ -26,6 +26,26 @@ LARGEST_TIME_US = 10**18
 LARGEST_TOKENS = 2**31 - 1
 TOKENS = Number(LARGEST_TOKENS, whole=True, of="tokens")
 _UNIT_WORDS = {"s": "seconds", "ms": "milliseconds"}
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """The user's options for reading a trace; see `diploee.importers.read_request_trace`."""
+
+    step_ms: int
+    services: Sequence[str] | None = None
+    columns: Mapping[str, str] | None = None
+    zone: Zone | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a format is to be understood."""
+
+    is_relative: bool  # times count from the trace's own origin; then they can't be negative
+    zero_output_fails: bool = False  # a request without response tokens failed and is left out
+    # Stamps are so fine that two equal rows one after the other are one request, written twice
+    exact_stamps: bool = False
 
 
 @dataclass(frozen=True, eq=False)

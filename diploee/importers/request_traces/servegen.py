@@ -27,17 +27,15 @@ from pydantic import Field, RootModel
 
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of, shown
 from diploee.files import reason
-from diploee.importers.request_traces.services import ALL_SERVICES, MAX_SERVICES
-from diploee.importers.request_traces.step_counts import MAX_CELLS
-from diploee.importers.request_traces.token_bins import EDGES, bins_of
-from diploee.importers.request_traces.totals import (
-    NEGATIVE_TIME,
-    NO_TIME,
-    OUT_OF_ORDER,
-    REPEATED,
-    check_span,
+from diploee.importers.request_traces.counts import (
+    ALL_SERVICES,
+    EDGES,
+    MAX_CELLS,
+    MAX_SERVICES,
+    bins_of,
 )
-from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
+from diploee.importers.request_traces.rows import TraceOptions
+from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat, check_span
 from diploee.loads.import_counts import (
     STRAY,
     STRAY_GAP_MS,
@@ -66,8 +64,6 @@ LAYOUT = Layout(
     n_least=4,  # rows of an idle client may lack the parameters
 )
 TIME_S, RATE_RPS = Number(1e10), Number(1e9)
-NO_RATE = "no rate"
-NEGATIVE_RATE = "negative rate"
 
 _NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
 _PAIR = r"\s*(\d{1,9})\s*:\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*"
@@ -88,28 +84,21 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
     Requests are those expected in each step, no whole numbers; token lengths are those expected,
     rounded to whole requests. Rows and counts are those of the chunks, each row 600 s of a client.
     """
-    chunks = _chunks(path, options.services)
     dropped: Counter[str] = Counter()
     repaired: Counter[str] = Counter()
-    n_rows = 0
-    clients: dict[str, list[ClientRates]] = {}
-    for name, files in chunks.items():
-        clients[name] = [_read_client(file, dropped, repaired) for file in files]
-        n_rows += sum(client.n_rows for client in clients[name])
+    clients = {
+        name: [_read_client(file, dropped, repaired) for file in files]
+        for name, files in _chunks(path, options.services).items()
+    }
     clients = _without_strays(clients, dropped)
     n_kept = sum(client.time_s.size for of_name in clients.values() for client in of_name)
-    counts = ImportCounts(
-        n_rows,
-        n_kept,
-        {cause: n for cause, n in dropped.items() if n},
-        {cause: n for cause, n in repaired.items() if n},
-    )
+    counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
     if not n_kept:
         raise LogFormatError(
             f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete trace"
         )
     step_ms = options.step_ms
-    lengths = _lengths(chunks, clients)
+    lengths = _lengths(clients)
     first, n_requests, own_span_ms = _rebinned(path, list(clients.values()), step_ms)
     return RequestTrace(
         source=str(path),
@@ -140,7 +129,7 @@ class ClientRates:
     # Start of each row [s]; they are at least 600 s apart, the rate is zero in between
     time_s: Float64Array
     rate_rps: Float64Array  # mean rate over its 600 s [1/s]
-    n_rows: int  # rows read
+    path: Path
 
     def between(self, first_s: float, last_s: float) -> ClientRates:
         """Return the rows between two times, both included [s]."""
@@ -162,14 +151,13 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
     text = read_text(path, "the rates of a ServeGen chunk")
     table = read_columns(text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True)
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
-    n_rows = time_s.size
     dropped[TRUNCATED] += table.n_cut
-    keep = np.ones(n_rows, dtype=bool)
+    keep = np.ones(time_s.size, dtype=bool)
     causes: tuple[tuple[str, BoolArray], ...] = (
-        (NO_TIME, np.isnan(time_s)),
-        (NO_RATE, np.isnan(rate_rps)),
-        (NEGATIVE_TIME, time_s < 0),
-        (NEGATIVE_RATE, rate_rps < 0),
+        ("no time", np.isnan(time_s)),
+        ("no rate", np.isnan(rate_rps)),
+        ("negative time", time_s < 0),
+        ("negative rate", rate_rps < 0),
     )
     for cause, wrong in causes:
         dropped[cause] += int(np.count_nonzero(wrong & keep))
@@ -177,7 +165,7 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
     repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
     order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
     repeated = np.diff(time_s[order], prepend=-np.inf) == 0
-    dropped[REPEATED] += int(np.count_nonzero(repeated))
+    dropped["repeated rows"] += int(np.count_nonzero(repeated))
     order = order[~repeated]
     time_s, rate_rps = time_s[order], rate_rps[order]
     for k in np.flatnonzero(np.diff(time_s) < ROW_S)[:1]:
@@ -186,23 +174,21 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
             f"this row starts {time_s[k + 1] - time_s[k]:g} s after another, expected rows "
             f"{ROW_S} s apart (ServeGen); correct or remove this row",
         )
-    return ClientRates(time_s, rate_rps, n_rows + table.n_cut)
+    return ClientRates(time_s, rate_rps, path)
 
 
-def _lengths(
-    chunks: dict[str, list[Path]], clients: dict[str, list[ClientRates]]
-) -> dict[str, tuple[TokenLengths, ...]]:
+def _lengths(clients: dict[str, list[ClientRates]]) -> dict[str, tuple[TokenLengths, ...]]:
     """Return the lengths of each service by `_SIDES`; none where no chunk tells them."""
     found: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
-    for name, files in chunks.items():
+    for of_name in clients.values():
         expected = {side: np.zeros(EDGES.size - 1) for side in _SIDES}
         totals = dict.fromkeys(_SIDES, 0.0)
-        requests = np.array([client.rate_rps.sum() * ROW_S for client in clients[name]])
+        requests = np.array([client.rate_rps.sum() * ROW_S for client in of_name])
         order = np.argsort(-requests, kind="stable")
         enough = np.searchsorted(np.cumsum(requests[order]), COVERED * requests.sum()) + 1
         for index in order[:enough].tolist():
-            for side, start_s, end_s, tokens, share in _windows(files[index]):
-                client = clients[name][index].between(start_s, end_s)
+            for side, start_s, end_s, tokens, share in _windows(of_name[index].path):
+                client = of_name[index].between(start_s, end_s)
                 n = float(client.rate_rps.sum()) * ROW_S
                 expected[side] += np.bincount(bins_of(tokens), n * share, EDGES.size - 1)
                 totals[side] += n * float(tokens @ share)

@@ -1,21 +1,30 @@
-"""Rows to a `RequestTrace`: the rules for odd rows, each counted by its cause, and the sums."""
+"""From a file to a `RequestTrace`: formats, the rules for odd rows, counted by cause, and sums."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from diploee.clock import MISSING, Zone
 from diploee.errors import LogFormatError
-from diploee.importers.request_traces.rows import RequestRows
-from diploee.importers.request_traces.services import UNKNOWN_SERVICE, ServiceNames
-from diploee.importers.request_traces.step_counts import MAX_CELLS, StepCounts
-from diploee.importers.request_traces.token_bins import TokenCounts
+from diploee.importers.registry import FileFormat
+from diploee.importers.request_traces.counts import (
+    MAX_CELLS,
+    UNKNOWN_SERVICE,
+    ServiceNames,
+    StepCounts,
+    TokenCounts,
+)
+from diploee.importers.request_traces.rows import (
+    RequestRows,
+    Rules,
+    TimeUnit,
+    TraceOptions,
+    csv_rows,
+)
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -26,39 +35,15 @@ from diploee.loads.import_counts import (
 )
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.tables import BoolArray, Int64Array
-from diploee.textio.tables import REPEATED_HEADER, TRUNCATED
+from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, header_words, read_header
+from diploee.textio.text import Text, first_block
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
-if TYPE_CHECKING:
-    from diploee.importers.request_traces.trace_format import TraceOptions
-
-NO_TIME = "no time"
-NEGATIVE_TIME = "negative time"
-FAILED = "failed requests (no response tokens)"
-REPEATED = "repeated rows"
-OTHER_SERVICE = "other services"
-
-NO_TOKENS = "no token count; counted without a length"
-NEGATIVE_TOKENS = "negative token count; counted without a length"
 OUT_OF_ORDER = "earlier than the row before; put in order"
-MAYBE_REPEATED = "equal to the row before; kept, as the stamps are too coarse to tell"
-NO_ZONE = "time stamps without a zone, taken as UTC"
-NO_SERVICE = f"no service; named '{UNKNOWN_SERVICE}'"
-
 MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
 """Longest span that is believed [ms]."""
 
 _US_PER_MS = 1000
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a format is to be understood."""
-
-    is_relative: bool  # times count from the trace's own origin; then they can't be negative
-    zero_output_fails: bool = False  # a request without response tokens failed and is left out
-    # Stamps are so fine that two equal rows one after the other are one request, written twice
-    exact_stamps: bool = False
 
 
 def check_span(path: Path, span_ms: int) -> None:
@@ -98,18 +83,8 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
 class TraceTotals:
     """Sums over the blocks of a trace, in the order of the file.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The trace.
-    trace_format : str
-        Name of its format.
-    rules : Rules
-        How the format is to be understood.
-    options : TraceOptions
-        What the user said: length of a step, services to keep, zone.
-    within : tuple of (int, int), optional
-        First and last step that are believed; requests in others have a wrong stamp.
+    Where `within` is given, requests in other steps than from its first to its last have a wrong
+    stamp.
     """
 
     def __init__(
@@ -154,12 +129,16 @@ class TraceTotals:
                 self._dropped[cause] += int(np.count_nonzero(wrong & keep))
                 keep &= ~wrong
         if not self._rules.exact_stamps:
-            self._repaired[MAYBE_REPEATED] += int(np.count_nonzero(repeated & keep))
+            cause = "equal to the row before; kept, as the stamps are too coarse to tell"
+            self._repair(cause, repeated & keep)
         if rows.service is not None and "" in rows.service_names:
             nameless = np.array(rows.service_names)[rows.service] == ""
-            self._repaired[NO_SERVICE] += int(np.count_nonzero(nameless & keep))
+            self._repair(f"no service; named '{UNKNOWN_SERVICE}'", nameless & keep)
         if keep.any():
             self._count(rows, service, slice(None) if keep.all() else np.flatnonzero(keep))
+
+    def _repair(self, cause: str, mask: BoolArray) -> None:
+        self._repaired[cause] += int(np.count_nonzero(mask))
 
     def trace(self) -> RequestTrace:
         """Return the whole trace."""
@@ -167,9 +146,9 @@ class TraceTotals:
         counts = ImportCounts(
             self._n_rows,
             self._n_kept,
-            {cause: n for cause, n in self._dropped.items() if n},
-            {cause: n for cause, n in self._repaired.items() if n},
-            {NO_ZONE: self._n_naive} if self._n_naive else {},
+            self._dropped,
+            self._repaired,
+            {"time stamps without a zone, taken as UTC": self._n_naive},
         )
         if not self._n_kept:
             raise LogFormatError(
@@ -228,9 +207,9 @@ class TraceTotals:
         self, rows: RequestRows, service: Int64Array, repeated: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
         """Yield the causes for leaving rows out; the first that holds counts."""
-        yield NO_TIME, rows.time_us == MISSING
+        yield "no time", rows.time_us == MISSING
         if self._rules.is_relative:
-            yield NEGATIVE_TIME, rows.time_us < 0
+            yield "negative time", rows.time_us < 0
         else:
             first_us, end_us = (ms * _US_PER_MS for ms in YEARS_MS)
             yield NOT_BELIEVED, (rows.time_us < first_us) | (rows.time_us >= end_us)
@@ -239,17 +218,16 @@ class TraceTotals:
             steps = rows.time_us // (self._step_ms * _US_PER_MS)
             yield STRAY, (steps < first) | (steps > last)
         if rows.service is not None:
-            yield OTHER_SERVICE, service < 0
+            yield "other services", service < 0
         if self._rules.exact_stamps:
-            yield REPEATED, repeated
+            yield "repeated rows", repeated
         if self._rules.zero_output_fails and rows.output_tokens is not None:
-            yield FAILED, rows.output_tokens == 0
+            yield "failed requests (no response tokens)", rows.output_tokens == 0
 
     def _count(self, rows: RequestRows, service: Int64Array, keep: slice | Int64Array) -> None:
         time_us, service = rows.time_us[keep], service[keep]
         self._n_kept += time_us.size
-        self._repaired[OUT_OF_ORDER] += int(np.count_nonzero(time_us[1:] < time_us[:-1]))
-        self._repaired[OUT_OF_ORDER] += int(time_us[0] < self._last_us)
+        self._repair(OUT_OF_ORDER, time_us < np.concatenate(([self._last_us], time_us[:-1])))
         self._n_gaps += int(np.count_nonzero(time_us[1:] != time_us[:-1]))
         self._n_gaps += int(self._last_us not in (MISSING, int(time_us[0])))
         first_us, last_us = self._span_us
@@ -265,8 +243,9 @@ class TraceTotals:
             tokens, of_service = column[keep], service
             if tokens.min() < 0:
                 missing = tokens == MISSING
-                self._repaired[NO_TOKENS] += int(np.count_nonzero(missing))
-                self._repaired[NEGATIVE_TOKENS] += int(np.count_nonzero(~missing & (tokens < 0)))
+                self._repair("no token count; counted without a length", missing)
+                negative = ~missing & (tokens < 0)
+                self._repair("negative token count; counted without a length", negative)
                 known = tokens >= 0
                 tokens, of_service = tokens[known], of_service[known]
             self._lengths.setdefault(side, TokenCounts()).add(tokens, of_service, n_services)
@@ -285,3 +264,49 @@ class TraceTotals:
             f"s for {n_services} service{'s' * (n_services > 1)}, allowed are "
             f"{MAX_CELLS:,} in all; correct its time, or take longer steps",
         )
+
+
+TraceReader = Callable[[Path, TraceOptions], RequestTrace]
+TraceFormat = FileFormat[TraceReader]
+
+Rows = Callable[[Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows], Rules]]
+"""Of a file's first block, all its blocks and the options: its rows, and how to take them."""
+
+
+def row_format(
+    name: str, title: str, recognises: Callable[[Text], bool], rows: Rows
+) -> TraceFormat:
+    """Return a format whose files hold a request a row; parameters as in `FileFormat`."""
+
+    def read(path: Path, options: TraceOptions) -> RequestTrace:
+        within = None
+        while True:
+            first, blocks = first_block(path, "requests")
+            stream, rules = rows(first, blocks, options)
+            totals = TraceTotals(path, name, rules, options, within)
+            for of_block in stream:
+                totals.add(of_block)
+            if within is not None or (within := totals.without_strays()) is None:
+                return totals.trace()
+
+    return TraceFormat(name, title, recognises, read)
+
+
+def csv_format(
+    name: str, title: str, columns: Mapping[str, str], unit: TimeUnit, rules: Rules
+) -> TraceFormat:
+    """Return a format of CSV files with columns of fixed names."""
+
+    def recognises(text: Text) -> bool:
+        return {column.casefold() for column in columns.values()} <= header_words(text)
+
+    def rows(
+        first: Text,
+        blocks: Iterator[Text],
+        options: TraceOptions,
+    ) -> tuple[Iterator[RequestRows], Rules]:
+        layout = read_header(first)
+        layout.require(first.path, columns.values(), title)
+        return csv_rows(blocks, layout, columns, unit, options.zone), rules
+
+    return row_format(name, title, recognises, rows)

@@ -11,7 +11,7 @@ import numpy as np
 
 from diploee.errors import InputError
 from diploee.files.places import shipped_folder
-from diploee.importers.serving.curve_files import (
+from diploee.importers.serving.service_curves import (
     CurveFile,
     curve_columns,
     read_curve_file,

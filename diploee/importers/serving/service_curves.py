@@ -1,20 +1,19 @@
-"""The curves of all services of a scenario: measured ones from files, logistic ones computed."""
+"""The curves of all services of a scenario: measured ones from files, logistic ones computed.
+
+Files are CSV with `#` comments, every fault named by file and line; samples are power in time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diploee.errors import InputError
-from diploee.importers.serving.curve_files import (
-    CurveFile,
-    curve_columns,
-    curve_values,
-    read_curve_file,
-    rows_where,
-)
-from diploee.importers.serving.sample_files import curve_through, read_power_samples
+import numpy as np
+
+from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.files.places import shipped_folder
+from diploee.importers.power_logs.plain import import_plain
 from diploee.loads.services.curves import (
     LATENCY_COLUMNS,
     OUTPUT_TOKENS_COLUMN,
@@ -22,16 +21,41 @@ from diploee.loads.services.curves import (
     Curves,
     LatencyCurve,
     PowerCurve,
+    PowerSample,
     ServiceCurves,
+    ServingFile,
     nearest_length,
 )
 from diploee.loads.services.replayed_rates import mean_output_tokens
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.neighbours.openg2g.serving import logistic_curves
+from diploee.profiles import PowerProfile
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.resample import US_PER_MS, EnergyCurve, joint_power_w
 from diploee.scenario import RequestStream, Service
 from diploee.scenario.serving import LatencyMetric
-from diploee.textio.values import fail_values
+from diploee.streams import stream
+from diploee.tables import Float64Array
+from diploee.textio.sheets import read_sheet
+from diploee.textio.tables import ReadTable
+from diploee.textio.values import Number, fail_values, numbers
+from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
+
+MIN_POINTS = 3
+LEAST_NUMBER, LARGEST_NUMBER = 1e-9, 1e9
+"""Rates, latencies and powers beyond these are slips, and would overflow further on."""
+RATE_COLUMN = "request_rate_rps"
+SHORTEST_MS, LONGEST_MS = 10 * MS_PER_S, MS_PER_DAY
+PLAYED_MS = 180 * MS_PER_S
+"""A shorter sample is played to this length, each time from another place at random (ASSUMPTION:
+nothing in it repeats with its own length)."""
+
+
+@dataclass(frozen=True)
+class CurveFile(ServingFile):
+    """A curve file with all its columns, by their names."""
+
+    table: ReadTable
 
 
 def load_curves(
@@ -39,26 +63,22 @@ def load_curves(
 ) -> Curves:
     """Read or compute the curves of all services of a run."""
     found: Curves = {}
-    for stream, spec in specs.items():
+    for at, spec in specs.items():
         for name, service in spec.services.items():
             try:
-                tokens = _output_tokens(name, spec, traces, stream)
-                found[stream, name] = _service_curves(f"{stream}.{name}", service, tokens, folder)
+                tokens: float
+                if service.output_tokens == "trace":
+                    replay = spec.replay_of(name)
+                    assert replay is not None
+                    key = at if service.replay is None else f"{at}.{name}"
+                    tokens = mean_output_tokens(replay, traces[key], at)
+                else:
+                    tokens = service.output_tokens
+                found[at, name] = _service_curves(f"{at}.{name}", service, tokens, folder)
             except InputError as error:
-                where = f"request_streams.{stream}.services.{name}"
+                where = f"request_streams.{at}.services.{name}"
                 raise InputError(f"{where}: {error}") from error
     return found
-
-
-def _output_tokens(
-    name: str, spec: RequestStream, traces: Mapping[str, RequestTrace], stream: str
-) -> float:
-    service, replay = spec.services[name], spec.replay_of(name)
-    if service.output_tokens != "trace":
-        return service.output_tokens
-    assert replay is not None
-    key = stream if service.replay is None else f"{stream}.{name}"
-    return mean_output_tokens(replay, traces[key], stream)
 
 
 def _service_curves(name: str, service: Service, tokens: float, folder: Path) -> ServiceCurves:
@@ -71,7 +91,13 @@ def _service_curves(name: str, service: Service, tokens: float, folder: Path) ->
         power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
         return ServiceCurves(replace(power, samples=samples), latency, read)
     if service.power_curve is None:
-        power = curve_through(name, samples)
+        power = PowerCurve(
+            name,
+            np.array([sample.rate_rps for sample in samples]),
+            np.array([sample.power_w.mean() for sample in samples]),
+            np.array([sample.power_w.max() for sample in samples]),
+            samples=samples,
+        )
     else:
         power, power_file = load_power_curve(service.power_curve, folder)
         power, read = replace(power, samples=samples), (power_file, *read)
@@ -131,3 +157,122 @@ def load_latency_curve(
     for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
         curve_values(file, other)  # a slip in a latency that is not asked for is one, too
     return LatencyCurve(metric, *columns), file
+
+
+def find_curve_file(name: str, folder: Path) -> Path:
+    """Return the file of a curve given by shipped name or by path relative to a folder."""
+    files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
+    shipped = {path.stem: path for path in files}
+    path = folder / name
+    try:
+        if path.is_file() or (path.exists() and name not in shipped):
+            return path  # what is no file is refused where it is read
+    except OSError as error:  # such as a name that is too long for any file
+        raise InputError(f"{shown(name)}: can't be read ({error.strerror})") from error
+    if name in shipped:
+        return shipped[name]
+    raise InputError(
+        f"{one_line(name)}: no such curve file beside the scenario and no shipped curve "
+        f"(shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
+    )
+
+
+def read_curve_file(name: str, folder: Path) -> CurveFile:
+    """Read a curve file without interpreting its values."""
+    path = find_curve_file(name, folder)
+    sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
+    table = sheet.read([column for column in sheet.names if column], "a curve")
+    return CurveFile(name, path, sheet.sha256, table)
+
+
+def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
+    """Keep the rows with a value in a column; all rows where the file has no such column."""
+    if column not in file.table:
+        return file
+    values = curve_values(file, column)
+    if value not in values:
+        have = ", ".join(f"{number:g}" for number in np.unique(values))
+        raise InputError(f"{file.path}: no rows with {column} {value} (have: {have})")
+    return replace(file, table=file.table.take(values == value))
+
+
+def curve_columns(
+    file: CurveFile, names: Sequence[str], against: str = RATE_COLUMN
+) -> tuple[Float64Array, ...]:
+    """Return what a curve is measured against, the request rates, and further columns of it."""
+    wanted = (against, *names)
+    for name in wanted:
+        if name not in file.table:
+            have = tuple(file.table.columns)
+            raise InputError(
+                f"{file.path}: column '{name}' is missing (have: {one_of(have)})"
+                f"{did_you_mean(name, have)}"
+            )
+    found = tuple(curve_values(file, name) for name in wanted)
+    if len(file.table) < MIN_POINTS:
+        raise InputError(
+            f"{file.path}: {len(file.table)} points, a curve needs at least {MIN_POINTS}; "
+            "measure more"
+        )
+    rises = np.diff(found[0], prepend=0) > 0
+    words = "a rise from the row before; sort the rows, merge repeated ones"
+    fail_values(file.table, against, rises, words)
+    return found
+
+
+def curve_values(file: CurveFile, column: str) -> Float64Array:
+    """Return a column of positive numbers, shape (n,), or raise `InputError` naming the line."""
+    kind = Number(LARGEST_NUMBER, at_least=LEAST_NUMBER, may_miss=False)
+    return numbers(file.table, column, kind)
+
+
+def read_power_samples(
+    name: str, files: Mapping[float, str], n_nodes: int, folder: Path, boundary: str = DEVICE_POWER
+) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
+    """Read the measured samples of a service, as the importer of plain profiles does."""
+    samples, read = [], []
+    for rate_rps, file in sorted(files.items()):
+        try:
+            profile = _profile(name, folder / file, n_nodes, boundary)
+        except InputError as error:
+            raise InputError(f"power_samples.{rate_rps:g}: {error}") from error
+        sha256 = profile.provenance.source_sha256
+        samples.append(_sample(name, rate_rps, profile))
+        read.append(ServingFile(file, folder / file, sha256))
+    return tuple(samples), tuple(read)
+
+
+def _profile(name: str, path: Path, n_nodes: int, boundary: str) -> PowerProfile:
+    profile = import_plain(
+        path, workload=name, profile_id=name, n_nodes=n_nodes, power_boundary=boundary
+    )
+    if not SHORTEST_MS <= profile.duration_ms <= LONGEST_MS:
+        raise InputError(
+            f"{one_line(str(path))}: lasts {profile.duration_ms / MS_PER_S:g} s, expected "
+            f"{SHORTEST_MS // MS_PER_S} to {LONGEST_MS // MS_PER_S} s at one request rate; "
+            "measure longer, or trim it"
+        )
+    if not profile.power_w.any():
+        raise InputError(f"{one_line(str(path))}: power is 0 throughout, expected that of a load")
+    return profile
+
+
+def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
+    power_w = profile.power_w.astype(np.float64) / profile.n_nodes
+    dt_ms = profile.dt_ms
+    if dt_ms % PROFILE_STEP_MS:  # an odd step would make every table as fine as the common divisor
+        edges_us = np.arange(power_w.size + 1, dtype=np.int64) * (dt_ms * US_PER_MS)
+        energy_j = np.concatenate(([0.0], np.cumsum(power_w * (dt_ms / MS_PER_S))))
+        power_w = joint_power_w([EnergyCurve(edges_us, energy_j)], PROFILE_STEP_MS * US_PER_MS)
+        dt_ms = PROFILE_STEP_MS
+    copies = -(-PLAYED_MS // (power_w.size * dt_ms))
+    rng = stream(0, "profiles", "serving", name, f"{rate_rps:g}", "places")
+    return PowerSample(rate_rps, dt_ms, _shuffled(power_w, copies, rng), profile.provenance)
+
+
+def _shuffled(power_w: Float64Array, copies: int, rng: np.random.Generator) -> Float64Array:
+    """Play a short sample several times, each from another place, so that its length won't show."""
+    if copies == 1:
+        return power_w
+    places = rng.integers(0, power_w.size, copies)
+    return np.concatenate([np.roll(power_w, -place) for place in places.tolist()])

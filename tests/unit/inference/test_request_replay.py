@@ -23,8 +23,8 @@ from serving_builders import (
 
 from diploee.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.importers.request_traces.totals import Rules
-from diploee.importers.request_traces.trace_format import csv_format
+from diploee.importers.request_traces.rows import Rules
+from diploee.importers.request_traces.totals import csv_format
 from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.load import service_columns
 from diploee.loads.services.service_plan import ServicePlan

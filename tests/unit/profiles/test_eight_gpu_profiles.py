@@ -40,7 +40,7 @@ def measured(n_nodes: int, side: str) -> list[Float64Array]:
         pytest.skip("the published sample is not at hand")
     system = PUBLISHED / MLPERF / f"smc-{side}-power" / "results" / f"{n_nodes}xSMC-H100-SXM-80GB"
     runs = sorted((system / "llama2_70b_lora" / "power").iterdir())
-    of_nodes = ([read_node_log(log).device.curve for log in run.glob("node_*.txt")] for run in runs)
+    of_nodes = ([read_node_log(log).curve for log in run.glob("node_*.txt")] for run in runs)
     return [joint_power_w(curves, 2_000_000) for curves in of_nodes]
 
 

@@ -14,7 +14,7 @@ from command_line import call
 from samples import MLPERF, PUBLISHED
 
 import diploee
-from diploee.errors import LogFormatError, ProfileError
+from diploee.errors import LogFormatError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
 from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER, UNKNOWN_BOUNDARY
@@ -305,17 +305,6 @@ def test_a_run_without_all_of_its_nodes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogFormatError, match=r"4xBox.json: 'many' nodes .*expected a whole number"):
         import_mlperf_power(tmp_path)
     assert import_mlperf_power(tmp_path, n_nodes=1)[0].n_nodes == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [({"n_nodes": 0}, "n_nodes is 0"), ({"gpu_tdp_w": -1}, "gpu_tdp_w is -1")],
-)
-def test_arguments_out_of_range_are_refused(
-    tmp_path: Path, options: dict[str, float], problem: str
-) -> None:
-    with pytest.raises(ProfileError, match=problem):
-        import_mlperf_power(tmp_path, **options)
 
 
 def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from samples import WATTAMETER
 import diploee
 from diploee.errors import DiploeeError, LogFormatError, ProfileError
 from diploee.importers.power_logs import nlr_genai
-from diploee.importers.power_logs.nlr_genai import import_nlr_genai
-from diploee.importers.power_logs.nlr_layout import find_runs, workload_of
+from diploee.importers.power_logs.nlr_genai import find_runs, import_nlr_genai, workload_of
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles import ProfileLibrary, add_profile
 from diploee.profiles.profile import DEVICE_POWER

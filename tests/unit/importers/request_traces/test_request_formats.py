@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from diploee.errors import InputError, LogFormatError
-from diploee.importers.request_traces import read_request_trace, services
+from diploee.importers.request_traces import counts, read_request_trace
 from diploee.textio.text import Text, read_blocks
 
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
@@ -113,7 +113,7 @@ def test_an_empty_model_is_the_service_unknown(tmp_path: Path) -> None:
 
 
 def test_too_many_services_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "MAX_SERVICES", 3)
+    monkeypatch.setattr(counts, "MAX_SERVICES", 3)
     path = write(tmp_path / "c.csv", "time_s,service", *(f"{i},user{i}" for i in range(4)))
     with pytest.raises(LogFormatError, match=f"^{path}:2: found more than 3 services"):
         read_request_trace(path)

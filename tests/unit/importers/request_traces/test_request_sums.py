@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.importers import read_request_trace
-from diploee.importers.request_traces.step_counts import StepCounts
-from diploee.importers.request_traces.token_bins import EDGES, TokenCounts, bins_of
+from diploee.importers.request_traces.counts import EDGES, StepCounts, TokenCounts, bins_of
 
 requests = st.lists(
     st.lists(st.tuples(st.integers(-3000, 3000), st.integers(0, 2)), min_size=1, max_size=30),

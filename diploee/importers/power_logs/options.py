@@ -1,0 +1,149 @@
+"""Options of the importers of measured power, for Python and the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from diploee.model import Choices, documented
+from diploee.scenario.loading import MAX_NODES, MAX_POWER_W
+from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
+
+Side = Literal["ac", "dc"]
+Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
+Step = Annotated[int, Field(ge=1, le=MS_PER_DAY)]
+Power = Annotated[float, Field(ge=1, le=MAX_POWER_W)]
+Window = Annotated[float, Field(ge=0, le=S_PER_DAY)]
+MaxGap = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=366 * S_PER_DAY,
+        description="Longest time without a good reading that is bridged, in s.",
+    ),
+]
+
+
+class Reading(Choices):
+    """Options of every importer."""
+
+    n_nodes: Nodes | None = Field(
+        default=None, description="Nodes of the job; what its files tell by default."
+    )
+    source: str = Field(default="", description="Where the measurement comes from.")
+    licence: str = Field(default="unknown", description="Licence of the measurement.")
+    from_s: float | None = Field(default=None, description="Start of what is kept, in s.")
+    to_s: float | None = Field(default=None, description="End of what is kept, in s.")
+    idle_w: float | None = Field(
+        default=None, description="Leave out ends at or below this power of one node [W]."
+    )
+    max_gap_s: MaxGap = 3_600.0
+
+
+class NewProfile(Reading):
+    """Options of an importer of one job's logs."""
+
+    workload: str = Field(description="Workload, as scenarios name it.")
+    profile_id: str | None = Field(
+        default=None, description="Id of the profile; <workload>-<nodes>n by default."
+    )
+
+    def of_nodes(self, n_nodes: int) -> tuple[str, str, int]:
+        """Return id, workload and nodes of the profile."""
+        return self.profile_id or f"{self.workload}-{n_nodes}n", self.workload, n_nodes
+
+
+@documented
+class WattAMeterOptions(NewProfile):
+    """Options of `import_wattameter`."""
+
+    slurm_id: str | None = Field(
+        default=None, description="Job to take from a folder that holds several."
+    )
+    step_ms: Step = Field(default=PROFILE_STEP_MS, description="Step of the profile in ms.")
+    averaging_window_s: Window = Field(
+        default=1.0, description="Window that the driver averages over, in s; 1 on H100."
+    )
+    max_reading_w: Power = Field(
+        default=800.0, description="Readings of a device above this are back-filled [W]."
+    )
+    counter_range_j: Annotated[float, Field(ge=1, le=MAX_POWER_W * S_PER_DAY)] = Field(
+        default=65_532.610987,  # max_energy_range_uj of the measured EPYC nodes
+        description="Energy at which the CPUs' counters wrap [J].",
+    )
+
+
+class Averaged(NewProfile):
+    """Facts of readings that files may not hold."""
+
+    add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = Field(
+        default=0.0, description="Constant added per node for what the power lacks [W]."
+    )
+    averaging_window_s: Window | None = Field(
+        default=None, description="Window that the meter averages over, in s; 0 for none."
+    )
+
+
+@documented
+class NvidiaSmiOptions(Averaged):
+    """Options of `import_nvidia_smi`."""
+
+    n_gpus: Nodes | None = Field(
+        default=None, description="GPUs in each file; by their column, else inferred by default."
+    )
+    step_ms: Step = Field(default=PROFILE_STEP_MS, description="Step of the profile in ms.")
+    max_reading_w: Power = Field(
+        default=2_500.0, description="Readings of a GPU above this are bridged as failed [W]."
+    )
+
+
+@documented
+class PlainOptions(Averaged):
+    """Options of `import_plain`."""
+
+    n_nodes: Nodes = Field(description="Nodes of the job.")
+    power_boundary: str | None = Field(
+        default=None,
+        description="What the power includes, such as 'node AC input'; else unknown.",
+    )
+    sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = Field(
+        default=None,
+        description="Interval of the original readings in s; the table's step by default.",
+    )
+    bandwidth_hz: float | None = Field(
+        default=None,
+        description="Highest frequency that the readings support [Hz]; else worked out.",
+    )
+    time_column: str | None = Field(default=None, description="Column of the time; else by name.")
+    power_column: list[str] = Field(
+        default=[], description="Column of power; several are summed. Else by name."
+    )
+    device_column: list[str] = Field(
+        default=[],
+        description="Column that tells devices apart, which are summed; else by name (gpu, node).",
+    )
+    power_unit: Literal["W", "kW", "MW", "mW"] | None = Field(
+        default=None, description="Unit of the power; what the column's name tells by default."
+    )
+    step_ms: Step | None = Field(
+        default=None, description="Step of the profile in ms; the readings' by default."
+    )
+    max_gap_s: MaxGap = 60.0
+
+
+@documented
+class MLPerfOptions(Reading):
+    """Options of `import_mlperf_power`."""
+
+    side: Literal["auto", "ac", "dc", "all"] = Field(
+        default="auto",
+        description="Side of the power supplies; auto takes AC where a run has both.",
+    )
+    boundary: Side | None = Field(
+        default=None, description="Side of submissions whose folder does not tell it by its name."
+    )
+    gpu_tdp_w: Power | None = Field(
+        default=None, description="TDP of a GPU, in W; that of its model by default."
+    )
+    max_gap_s: MaxGap = 60.0
