@@ -1,4 +1,4 @@
-"""What the requests of a trace are counted by: services, steps, and token lengths.
+"""Counts of the requests of a trace by service, step and token length."""
 
 Every length up to 128 has a bin of its own, longer ones bins that are 1 % wide.
 """

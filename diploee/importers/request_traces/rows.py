@@ -1,4 +1,4 @@
-"""What every format gives: the requests of a block as arrays, and by which rules to take them."""
+"""Requests of a block as arrays, from any format, and the rules by which they are taken."""
 
 from __future__ import annotations
 
