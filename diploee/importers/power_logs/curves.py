@@ -19,6 +19,7 @@ import numpy as np
 
 from diploee.errors import InputError, LogFormatError, plural
 from diploee.importers.power_logs.options import Reading
+from diploee.profiles.derived import trim_profile
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import (
     US_PER_MS,
@@ -28,7 +29,6 @@ from diploee.profiles.resample import (
     round_keeping_energy,
     usable_bandwidth_hz,
 )
-from diploee.profiles.trim import trim_profile
 from diploee.tables import Float32Array, Float64Array, Int64Array
 
 MOST_HELD = 0.05

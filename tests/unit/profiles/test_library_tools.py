@@ -12,8 +12,8 @@ from command_line import call
 
 from diploee.errors import ProfileError
 from diploee.profiles.check import check_library
+from diploee.profiles.derived import trim_profile
 from diploee.profiles.store import add_profile, read_profile
-from diploee.profiles.trim import trim_profile
 
 
 def of(name, power_w, n_nodes=2, **options):
