@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, Self
 
@@ -108,7 +109,7 @@ class ITLMixtureModel(FittedModel):
         """Share of the stalls."""
         return 1.0 - self.steady_weight
 
-    @property
+    @cached_property
     def _logs(self) -> Mixture:
         """Normal mixture of log(latency - location)."""
         return Mixture(
