@@ -12,10 +12,8 @@ from diploee.facility import StageSpec
 from diploee.facility.point_of_interconnection import Billing
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import flexibility_problems
-from diploee.scenario.job_streams import JobStream
+from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
-from diploee.scenario.power_smoothing import COARSEST_MS
-from diploee.scenario.serving import request_stream_problems
 from diploee.units import MS_PER_MIN, SLOTS_PER_GPU
 
 Problems = Iterator[tuple[KeyPath, str]]
@@ -311,9 +309,32 @@ def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Probl
     pool = scenario.facility.pools[requests.pool]
     groups = ("streams", "request_streams")
     yield from _sharing_problems(scenario, "a request stream needs a pool of its", key_path, groups)
-    stands = " in its first phase" if pool.phases else ""
-    problems = request_stream_problems(requests, pool.fewest_nodes, stands)
-    yield from (((*key_path, *inner), text) for inner, text in problems)
+    n_nodes, services = pool.fewest_nodes, requests.services
+    reserved = sum(service.reserved_nodes or 0 for service in services.values())
+    if reserved > n_nodes:
+        stands = " in its first phase" if pool.phases else ""
+        yield (
+            (*key_path, "services"),
+            f"the services reserve {reserved} nodes, pool '{requests.pool}' has {n_nodes}"
+            f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
+        )
+    for name, service in services.items():
+        nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
+        if nodes is None:
+            continue
+        instances = nodes // per_instance
+        if service.probability != 0 and instances == 0:
+            yield (
+                (*key_path, "services", name, "reserved_nodes"),
+                f"{nodes} nodes hold no instance of {per_instance} node(s), but the service gets "
+                "requests; reserve more nodes",
+            )
+        elif service.min_instances > instances:
+            yield (
+                (*key_path, "services", name, "min_instances"),
+                f"{service.min_instances} instances need {service.min_instances * per_instance} "
+                f"nodes, reserved are {nodes}; lower min_instances",
+            )
 
 
 def _replica_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:

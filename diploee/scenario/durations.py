@@ -8,9 +8,8 @@ from typing import Annotated, cast
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from diploee.errors import shown
 from diploee.model import Model, check_probabilities, optional
 from diploee.tables import Float64Array
 
@@ -33,37 +32,20 @@ class LognormalPart(Model):
     )
 
 
-def _check_quantiles(value: object) -> dict[float, float]:
-    if not isinstance(value, dict):
-        raise ValueError(
-            f"must map levels to seconds, such as {{0: 10, 0.5: 600, 1: 86400}}, "
-            f"found {shown(value)}"
-        )
-    levels, seconds = [], []
-    for key, item in value.items():
-        if isinstance(item, bool) or not isinstance(item, int | float):
-            raise ValueError(f"level {shown(key)} must be a number of seconds, found {shown(item)}")
-        try:  # JSON knows no numbers as keys
-            levels.append(float(key) if not isinstance(key, bool) else math.nan)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"levels must be numbers from 0 to 1, found {shown(key)}") from None
-        if not 0 < item <= MAX_DURATION_S:
-            raise ValueError(
-                f"level {shown(key)} must be above 0 s and at most {MAX_DURATION_S:,} s, "
-                f"found {shown(item)}"
-            )
-        seconds.append(float(item))
+def _check_quantiles(quantiles: dict[float, float]) -> dict[float, float]:
+    levels, seconds = list(quantiles), list(quantiles.values())
     if len(levels) < 2 or levels[0] != 0 or levels[-1] != 1:
         raise ValueError("levels must begin with 0 (the shortest) and end with 1 (the longest)")
     if not all(a < b for a, b in pairwise(levels)):
         raise ValueError("levels must rise from 0 to 1")
-    for level, a, b in zip(levels[1:], seconds, seconds[1:], strict=False):
+    for level, (a, b) in zip(levels[1:], pairwise(seconds), strict=True):
         if b < a:
             raise ValueError(f"durations must not fall with the level: {b:g} s at {level:g}")
-    return dict(zip(levels, seconds, strict=True))
+    return quantiles
 
 
-Quantiles = Annotated[dict[float, float], BeforeValidator(_check_quantiles)]
+Level = Annotated[float, Field(ge=0, le=1)]
+Quantiles = Annotated[dict[Level, SecondsAboveZero], AfterValidator(_check_quantiles)]
 
 
 class DurationModel(Model):
@@ -99,20 +81,7 @@ class DurationModel(Model):
         return self
 
     def draw(self, rng: np.random.Generator, n: int) -> Float64Array:
-        """Draw durations.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            Where the random numbers come from; how many are taken depends on `n` alone.
-        n : int
-            Number of draws.
-
-        Returns
-        -------
-        numpy.ndarray, shape (n,), float64
-            Durations [s], within `min_s` and `max_s`, times `scale`.
-        """
+        """Draw durations [s]; how many random numbers are taken depends on `n` alone."""
         levels = rng.random(n)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
@@ -123,18 +92,7 @@ class DurationModel(Model):
         return self._clipped(drawn)
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
-        """Return the probability that a job lasts at most so long.
-
-        Parameters
-        ----------
-        duration_s : array_like
-            Durations [s].
-
-        Returns
-        -------
-        numpy.ndarray, float64
-            Probabilities, in the shape of `duration_s`.
-        """
+        """Return the probability that a job lasts at most so long."""
         at = np.asarray(duration_s, dtype=np.float64) / (self.scale or 1.0)
         logs = np.log(np.maximum(at, np.finfo(float).tiny))
         if self.quantiles_s is not None:
@@ -153,18 +111,7 @@ class DurationModel(Model):
         return np.asarray(below, dtype=np.float64)
 
     def quantile(self, level: npt.ArrayLike) -> Float64Array:
-        """Return the durations that jobs stay below with the given probabilities [s].
-
-        Parameters
-        ----------
-        level : array_like
-            Probabilities above 0 and below 1.
-
-        Returns
-        -------
-        numpy.ndarray, float64
-            Durations [s], in the shape of `level`.
-        """
+        """Return the durations that jobs stay below with probabilities above 0 and below 1 [s]."""
         levels = np.asarray(level, dtype=np.float64)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
@@ -182,13 +129,7 @@ class DurationModel(Model):
         return self._clipped(np.exp(high))
 
     def mean_s(self, longest_s: float = math.inf) -> float:
-        """Return the mean duration, each counted up to `longest_s` (such as the horizon) [s].
-
-        Raises
-        ------
-        ValueError
-            If `longest_s` is not positive.
-        """
+        """Return the mean duration, each counted up to `longest_s` (such as the horizon) [s]."""
         if longest_s <= 0:
             raise ValueError(f"longest_s must be positive, found {longest_s}")
         scale = self.scale or 1.0

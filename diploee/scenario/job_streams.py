@@ -12,7 +12,6 @@ from diploee.model import SCALES, Model, Name, check_probabilities, optional
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
-from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.synchronous import SynchronousTraining
 from diploee.scenario.times import Calendar
@@ -22,6 +21,11 @@ MAX_DISPERSION = 1_000
 """At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""
 
 MAX_VARIANTS = 16
+MAX_JOBS_PER_DAY = 1_000_000_000 // 366
+
+HIGHEST_FLOOR = 0.9
+COARSEST_MS = 10_000
+"""Smoothing acts within seconds; intervals longer than this show nothing of it."""
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Utilization = Annotated[float, Field(gt=0, le=1)]
@@ -43,6 +47,29 @@ class ProfileVariants(Model):
         """Return the copies' durations relative to the profile's own."""
         step = 2 * self.spread / (self.n_variants - 1)
         return tuple(1 - self.spread + step * k for k in range(self.n_variants))
+
+
+class PowerSmoothing(Model):
+    """A floor, ramps and a hysteresis that every GPU of a stream's jobs holds while they run."""
+
+    floor: Annotated[float, Field(ge=0, le=HIGHEST_FLOOR)] = Field(
+        default=0.65,
+        description="Least power of a GPU while its job runs, as a part of its TDP, at most 0.9 "
+        "(assumed where not given).",
+    )
+    up_per_s: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1,
+        description="Largest rise of a GPU's power in a second, as a part of its TDP; work that "
+        "waits for it makes the job longer (assumed where not given).",
+    )
+    down_per_s: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1,
+        description="Largest fall in a second, as a part of its TDP (assumed where not given).",
+    )
+    hysteresis_s: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=2.0,
+        description="Time for which a power is held before it falls (assumed where not given).",
+    )
 
 
 class BatchInference(Model):
@@ -240,7 +267,7 @@ class JobStream(Model):
     target_utilization: Utilization | None = Field(
         default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
     )
-    jobs_per_day: Annotated[float | None, Field(gt=0), SCALES] = Field(
+    jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = Field(
         default=None, description="Mean jobs per day over the span; or target_utilization."
     )
     match: Literal["list", "simulated"] = Field(

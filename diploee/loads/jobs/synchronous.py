@@ -43,7 +43,7 @@ from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario import JobClass, JobStream
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.scenario.times import end_of
 from diploee.schedule.context import DRAW_MS, JobTable
