@@ -63,12 +63,7 @@ class ReplayedJobs(JobSource):
         assert spec.replay is not None
         super().__init__(spec, frame)
         self.spec, self._log = spec.replay, log
-        for what, causes in (
-            ("dropped", log.counts.dropped),
-            ("repaired", log.counts.repaired),
-            ("noted", log.counts.noted),
-        ):
-            self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
+        self.counts |= log.counts.by_cause()
         is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant

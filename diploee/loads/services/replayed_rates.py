@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import numpy as np
 
-from diploee.clock import RunClock, WallClock
+from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import RequestReplay
@@ -27,39 +25,32 @@ _MONDAY_MS = 4 * MS_PER_DAY
 
 
 def replayed_rates(
-    trace: RequestTrace,
-    replay: RequestReplay,
-    *,
-    start: datetime,
-    step_ms: int,
-    horizon_ms: int,
-    begin_ms: int = 0,
+    trace: RequestTrace, replay: RequestReplay, clock: RunClock, step_ms: int
 ) -> Float64Array:
-    """Lay a trace, or a service of it, over a run: the request rate in each of the run's steps.
+    """Lay a trace, or a service of it, over a run: the request rate in each of its steps.
 
     The cumulative requests are differenced at the edges of the run's steps, so that no request is
     lost or made up whatever the two steps are. Within a step of the trace requests are spread
-    evenly. `begin_ms` is at or before the start of the run; a `time_factor` of 2 plays the trace at
-    half the rate for twice as long. By `tile`:
+    evenly. A `time_factor` of 2 plays the trace at half the rate for twice as long. By `tile`:
 
     - ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and again.
     - ``"week"``: its whole weeks, repeated, and placed so that every request keeps its weekday and
-      time of day by the wall clock of `start`: requests of an hour that the clock leaves out are
+      time of day by the wall clock of the run: requests of an hour that the clock leaves out are
       left out, those of one that comes twice come twice. The trace's own clock is that of
       `RequestTrace.zone` at its begin; where it is relative, `zero_hour_of_week` is the hour of the
       week of its origin in the run's local time. The rest is left out; a week may lack an hour.
     - ``"none"``: once, from the start of the run; no requests after its end.
     """
     tile = replay.tile
-    if tile == "none" and begin_ms < 0:
+    if tile == "none" and clock.warm_up_ms:
         raise WorkloadError(
-            f"warm_up is {-begin_ms / MS_PER_H:g} h, but {trace.source}, played once, has nothing "
-            "before the start of the run; leave warm_up out, or set tile: repeat or week"
+            f"warm_up is {clock.warm_up_ms / MS_PER_H:g} h, but {trace.source}, played once, has "
+            "nothing before the start of the run; leave warm_up out, or set tile: repeat or week"
         )
     requests = trace.requests_of(replay.service) * replay.rate_factor
     until = np.concatenate(([0.0], np.cumsum(requests)))
     edge_ms = (trace.edges_ms - trace.edges_ms[0]) * replay.time_factor
-    ends_ms = step_edges_ms(begin_ms, horizon_ms, step_ms)
+    ends_ms = step_edges_ms(clock.begin_ms, clock.horizon_ms, step_ms)
     period_ms, at_ms = edge_ms[-1], np.stack([ends_ms[:-1], ends_ms[1:]]).astype(np.float64)
     if tile == "week":
         n_weeks = int((period_ms + LACKING_MS) / MS_PER_WEEK * (1 + 1e-12))
@@ -69,9 +60,8 @@ def replayed_rates(
                 "seven; tile it with 'repeat' or 'none'"
             )
         period_ms = float(n_weeks * MS_PER_WEEK)
-        clock = WallClock(start)
         # A step has the offset of its start: what the clock leaves out falls between two steps.
-        into_week_ms = clock.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
+        into_week_ms = clock.wall.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
         at_ms += into_week_ms - _trace_into_week_ms(trace, replay.zero_hour_of_week)
     if tile == "none":
         cumulative = np.interp(at_ms, edge_ms, until)
@@ -117,14 +107,7 @@ def trace_rates_rps(
     step_ms = trace_step_ms(clock)
     where = f"request_streams.{name}.replay"
     try:
-        rates_rps = replayed_rates(
-            trace,
-            replay,
-            start=clock.start_with_zone,
-            step_ms=step_ms,
-            horizon_ms=clock.horizon_ms,
-            begin_ms=clock.begin_ms,
-        )
+        rates_rps = replayed_rates(trace, replay, clock, step_ms)
     except WorkloadError as error:
         raise WorkloadError(f"{where}: {error}") from error
     in_run = step_edges_ms(clock.begin_ms, clock.horizon_ms, step_ms)[1:] > 0
@@ -146,13 +129,3 @@ def mean_output_tokens(replay: RequestReplay, trace: RequestTrace, name: str) ->
             "number of output_tokens"
         )
     return sum(length.total_tokens for length in lengths) / n_requests
-
-
-def trace_counts(trace: RequestTrace) -> dict[str, int]:
-    """Return what the import of a trace left out or changed, by cause."""
-    return {
-        f"{what} on import: {cause}": n
-        for what in ("dropped", "repaired", "noted")
-        for cause, n in getattr(trace.counts, what).items()
-        if n
-    }

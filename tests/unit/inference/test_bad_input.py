@@ -54,7 +54,7 @@ OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
         BOUNDARY,
         "must be 'devices' or 'node_ac', found 'wall'",
     ),
-    ({"power_samples_boundary": "node_ac"}, CODING, "power_samples_boundary tells of power_samp"),
+    ({"power_samples_boundary": "node_ac"}, CODING, "power_samples_boundary needs power_samples"),
     (
         {**TWO, "power_samples_boundary": "node_ac"},
         CODING,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_data, tiny_library, write_scenario
+from builders import changed, tiny_data, tiny_library, write_scenario
 
 from diploee import simulate
 from diploee.errors import InputError, ScenarioError
@@ -173,14 +173,8 @@ def busy_node_s(jobs: Any) -> float:
     ],
 )
 def test_wrong_keys_of_a_class_are_refused_with_their_path(key: str, value: Any, text: str) -> None:
-    data = offline_data()
-    here = data["streams"]["training"]["classes"][0]
-    *parents, last = key.removeprefix(f"{CLASS}.").split(".")
-    for part in parents:
-        here = here[part]
-    here[last] = value
     with pytest.raises(ScenarioError) as caught:
-        scenario_from_dict(data)
+        scenario_from_dict(changed(offline_data(), {key: value}))
     (problem,) = caught.value.problems
     assert CLASS in problem
     assert text in problem
