@@ -37,7 +37,7 @@ SIZES = [
     (f"{CODING}.reserved_nodes", 10**12, MILLION),
     (f"{CODING}.output_tokens", 10**12, "at most 1,000,000,000 or 'trace', found 100000"),
 ]
-"""What no run could hold."""
+"""Sizes that no run could hold."""
 
 ALONE = {"power_curve": None, "latency_curve": None}
 TWO = {"power_samples": {1: "a.csv", 2: "b.csv"}}
