@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Self, overload
@@ -187,7 +188,7 @@ class Facility(Model):
         """Rated power [W]: `rated_power_mw`, or where it is absent the nodes' ratings."""
         if self.rated_power_mw is not None:
             return self.rated_power_mw * W_PER_MW
-        return sum(map(self.pool_rated_power_w, self.pools))
+        return self.nodes_power_w
 
     @property
     def has_ac_power(self) -> bool:
@@ -197,8 +198,7 @@ class Facility(Model):
     @property
     def reactive_power_var(self) -> float:
         """Reactive power of all nodes at their AC input [var], drawn positive."""
-        pools = self.pools.items()
-        return sum(pool.n_nodes * self.node_reactive_var(name) for name, pool in pools)
+        return sum(self.pools[name].n_nodes * self.node_reactive_var(name) for name in self.pools)
 
     @property
     def nodes_power_w(self) -> float:
@@ -210,16 +210,15 @@ class Facility(Model):
         """Power of all nodes at their ratings [W], at their AC input where that is modelled."""
         if not self.has_ac_power:
             return self.nodes_power_w
-        return sum(
-            pool.n_nodes * self.node_type_of(name).ac_power_w(self.node_type_of(name).rated_power_w)
-            for name, pool in self.pools.items()
-        )
+        return self._of_nodes(lambda node: node.ac_power_w(node.rated_power_w))
 
     @property
     def idle_power_w(self) -> float:
         """Device power of all nodes without a job [W]."""
-        pools = self.pools.items()
-        return sum(pool.n_nodes * self.node_type_of(name).idle_power_w for name, pool in pools)
+        return self._of_nodes(lambda node: node.idle_power_w)
+
+    def _of_nodes(self, of_node: Callable[[NodeType], float]) -> float:
+        return sum(pool.n_nodes * of_node(self.node_type_of(n)) for n, pool in self.pools.items())
 
     def node_reactive_var(self, pool: str) -> float:
         """Return the reactive power of a pool's node at its AC input [var], drawn positive."""

@@ -149,15 +149,15 @@ class ServicePlanner:
             stand_s = self.standing.node_ms(self.horizon_ms) / MS_PER_S
         return node_s / stand_s
 
-    def match(self) -> tuple[float, int]:
-        """Return the mean rate [1/s] that is given or meets the target, and the evaluations."""
+    def match(self) -> tuple[float, int, str]:
+        """Return the mean rate [1/s] that is given or met, the evaluations and which of these."""
         spec = self.spec
         if spec.request_rate_rps is not None:
-            return spec.request_rate_rps, 0
+            return spec.request_rate_rps, 0, "given"
         if spec.requests_per_day is not None:
-            return spec.requests_per_day / _S_PER_DAY, 0
+            return spec.requests_per_day / _S_PER_DAY, 0, "given"
         if self.rates.trace_rate_rps is not None and spec.target_utilization is None:
-            return self.rates.trace_rate_rps, 0
+            return self.rates.trace_rate_rps, 0, "replayed" if spec.replay is not None else "given"
         target = spec.target_utilization
         assert target is not None
         if self.utilization(0.0) > target:
@@ -176,18 +176,12 @@ class ServicePlanner:
                 )
             high, steps = 2 * high, steps + 1
         rate_rps, _, more = bisect(self.utilization, target, 0.0, high, TOLERANCE)
-        return rate_rps, steps + more
-
-    def _match_kind(self) -> str:
-        if self.spec.target_utilization is not None:
-            return "plan"
-        scaled = self.spec.request_rate_rps or self.spec.requests_per_day
-        return "replayed" if self.spec.replay is not None and not scaled else "given"
+        return rate_rps, steps + more, "plan"
 
     def plan(self) -> ServicePlan:
         """Find the mean rate and lay out the plan."""
         spec = self.spec
-        mean_rps, steps = self.match()
+        mean_rps, steps, kind = self.match()
         undisturbed = self.serve(mean_rps)
         capped = any(cap is not None and cap.windows_ms for cap in self.caps)
         served = self.serve(mean_rps, capped=True) if capped else undisturbed
@@ -195,7 +189,7 @@ class ServicePlanner:
         match = RequestMatch(
             stream=self.name,
             requests_per_day=mean_rps * _S_PER_DAY,
-            match=self._match_kind(),
+            match=kind,
             target_utilization=target,
             matched_utilization=reached,
             residual=None if target is None else reached - target,
@@ -206,9 +200,21 @@ class ServicePlanner:
             self._planned(row, name, of_service, mean_rps)
             for row, (name, of_service) in enumerate(zip(spec.services, served, strict=True))
         )
-        notes = _former_keys(spec)
+        place = f"request_streams.{self.name}"
+        warnings = [
+            f"{place}.services.{name}: {text}"
+            for name, capacity in zip(spec.services, self.capacities, strict=True)
+            for text in capacity.warnings
+        ]
+        if (std := spec.minute_jitter_relative_std) > 0:
+            warnings.insert(
+                0,
+                f"{place}.minute_jitter_relative_std froze one factor per minute of the week; it "
+                f"is read as fluctuation: {{relative_std: {std:g}}}, which is new in every week; "
+                "write that",
+            )
         calendar = None if spec.replays(self.name) else replace(self.rates, draws=None)
-        return ServicePlan(self.name, spec.pool, self.pool_id, services, match, notes, calendar)
+        return ServicePlan(self.name, spec.pool, self.pool_id, services, match, warnings, calendar)
 
     def _planned(
         self, row: int, name: str, served: ServedRequests, mean_rps: float
@@ -259,16 +265,6 @@ class ServicePlanner:
             over = self.rates.over(rate_rps, begin_ms, end_ms)
             rises.append(np.diff(np.interp(of_phase, *over)))
         return np.concatenate(rises)
-
-
-def _former_keys(spec: RequestStream) -> tuple[str, ...]:
-    if not spec.minute_jitter_relative_std > 0:
-        return ()
-    return (
-        ".minute_jitter_relative_std froze one factor per minute of the week; it is read as "
-        f"fluctuation: {{relative_std: {spec.minute_jitter_relative_std:g}}}, which is new in "
-        "every week; write that",
-    )
 
 
 def _nodes_of_phases(

@@ -120,23 +120,9 @@ class ServicePlan:
     pool_id: int  # index of the pool in `Scenario.pool_names`
     services: tuple[PlannedService, ...]  # in the order of the scenario
     match: RequestMatch  # how the mean rate was found
-    # What the user should know of the stream, each after its place in it
-    notes: tuple[str, ...] = ()
+    warnings: Sequence[str] = ()  # each with its key
     # The rate without its fluctuation; None where a trace gives it
     calendar: RequestRates | None = None
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the user, each with its key."""
-        place = f"request_streams.{self.stream}"
-        return (
-            *(f"{place}{note}" for note in self.notes),
-            *(
-                f"{place}.services.{service.name}: {text}"
-                for service in self.services
-                for text in service.capacity.warnings
-            ),
-        )
 
 
 def service_labels(plans: Sequence[ServicePlan]) -> list[tuple[str, ...]]:
