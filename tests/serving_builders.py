@@ -100,7 +100,4 @@ def plan_of(scenario: Scenario, answering: bool = False) -> ServicePlan:
 
 def request_rates(scenario: Scenario, name: str) -> RequestRates:
     """Return the request rate of a stream in time, for any mean rate."""
-    spec = scenario.request_streams[name]
-    standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
-    traces = serving_inputs(scenario).traces
-    return rates_of(spec, name, scenario.clock, scenario.seed, traces, standing)
+    return rates_of(scenario, name, serving_inputs(scenario).traces)

@@ -59,7 +59,7 @@ class ServicePlanner:
         spec, clock, seed = scenario.request_streams[name], scenario.clock, scenario.seed
         pools = scenario.facility.pools
         self.standing, self.horizon_ms = pools[spec.pool].standing(clock), clock.horizon_ms
-        self.rates = request_rates(spec, name, clock, seed, inputs.traces, self.standing)
+        self.rates = request_rates(scenario, name, inputs.traces)
         if self.rates.shares:
             of_shares = zip(spec.services.items(), self.rates.shares, strict=True)
             services = {key: s.model_copy(update={"probability": p}) for (key, s), p in of_shares}
