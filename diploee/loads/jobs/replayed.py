@@ -81,7 +81,7 @@ class ReplayedJobs(JobSource):
         clock = self._frame.clock
         self._first_ms, self._period_ms = self._placing()
         self._tiles = range(1)
-        if self.spec.repeats:  # also before the first one placed, so that the run begins full
+        if self.spec.repeat:  # also before the first one placed, so that the run begins full
             before_ms = self._first_ms - clock.begin_ms
             after_ms = clock.horizon_ms + MAX_SHIFT_MS - self._first_ms
             self._tiles = range(
@@ -132,7 +132,7 @@ class ReplayedJobs(JobSource):
             startup_ms=np.minimum(self._startups_ms(rows.size, tile), logged.duration_ms // 2),
         )
         inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
-        if not self.spec.repeats:
+        if not self.spec.repeat:
             self._count("outside the run", int((~inside).sum()))
         kept = jobs.take(inside)
         return kept.take(np.argsort(kept.submit_ms, kind="stable"))
@@ -374,7 +374,7 @@ class ReplayedJobs(JobSource):
                     return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
                 return self._local_ms() - _ms_since(_EPOCH, start), span_ms
         weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
-        if self.spec.repeats and not weeks:
+        if self.spec.repeat and not weeks:
             raise self._error(
                 f".align: {self.spec.log} spans "
                 f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
@@ -383,7 +383,7 @@ class ReplayedJobs(JobSource):
         into_week_ms = (self._local_ms() - _ms_since(_EPOCH, _MONDAY)) % MS_PER_WEEK
         run_into_week_ms = _ms_since(_MONDAY, start) % MS_PER_WEEK
         first_ms = (into_week_ms - run_into_week_ms) % MS_PER_WEEK
-        return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeats else span_ms
+        return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeat else span_ms
 
     def _local_ms(self) -> int:
         """Return the first job's time on the log's own clock [ms since 1970].

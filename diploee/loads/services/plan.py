@@ -222,9 +222,7 @@ class ServicePlanner:
         """Return a service with its latency and reserved nodes, piece by piece of time."""
         service, rules, cap = self.spec.services[name], self.rules[row], self.caps[row]
         starts_ms = served.edges_ms[:-1]
-        speed = np.ones(starts_ms.size)
-        if cap is not None:
-            speed[cap.holds(starts_ms)] = cap.speed
+        speed = np.ones(starts_ms.size) if cap is None else cap.speed_at(starts_ms)
         each_rps = served.served_rps / np.maximum(served.n_serving, 1) / speed
         latency_s = np.full(each_rps.size, np.nan)
         beyond = np.zeros(each_rps.size, dtype=bool)
@@ -319,6 +317,7 @@ def _scaling_rules(
         spec.services.items(), capacities, nodes.tolist(), strict=True
     ):
         n_max = n_nodes // service.nodes_per_instance
+        interval_ms = round(service.scaling_interval_s * MS_PER_S)
         fewest = max(service.min_instances, 1 if (service.probability or 0) > 0 else 0)
         if n_max < fewest:
             raise WorkloadError(
@@ -327,6 +326,7 @@ def _scaling_rules(
                 f"{fewest}; reserve more nodes or enlarge the pool, its first phase where "
                 "it has any"
             )
+        rng = stream(seed, "requests", name, "scaling", service_name)
         rules.append(
             ScalingRules(
                 # What an instance gets beyond what it completes would wait beside idle nodes.
@@ -336,19 +336,13 @@ def _scaling_rules(
                 n_min=service.min_instances,
                 startup_ms=round(service.startup_s * MS_PER_S),
                 cooldown_ms=round(service.cooldown_s * MS_PER_S),
-                interval_ms=round(service.scaling_interval_s * MS_PER_S),
-                phase_ms=_phase_ms(service, seed, name, service_name),
+                interval_ms=interval_ms,
+                # A time of day at which it decides to scale, so that not all services do so at once
+                phase_ms=int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0,
                 drain_s=spec.overload.drain_time_s,
             )
         )
     return rules
-
-
-def _phase_ms(service: Service, seed: int, name: str, service_name: str) -> int:
-    """Return a time of day at which a service decides to scale, so that not all do so at once."""
-    interval_ms = round(service.scaling_interval_s * MS_PER_S)
-    rng = stream(seed, "requests", name, "scaling", service_name)
-    return int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0
 
 
 def _cap(service: Service, events_ms: Sequence[tuple[int, int]]) -> ServiceCap | None:

@@ -14,7 +14,7 @@ from diploee.loads.services.banks import cpu_power_w
 from diploee.loads.services.service_plan import PlannedService
 from diploee.outputs import Run
 from diploee.scenario import scenario_from_dict
-from diploee.units import MS_PER_H, MS_PER_S
+from diploee.units import MS_PER_H
 
 CHAT = "request_streams.chat"
 CAP, SPEED, POWER = 0.75, 0.931, 0.784  # inference at 300 of 400 W: sheet "Flexibility", B4
@@ -135,9 +135,3 @@ def test_an_event_later_in_the_run_changes_nothing_before_it(tmp_path: Path) -> 
     np.testing.assert_array_equal(one[:whole], other[:whole])
     assert one[whole] == pytest.approx(other[whole], rel=0.005)
     assert (one[12 * 60 : 13 * 60] != other[12 * 60 : 13 * 60]).all()
-
-
-def test_the_length_of_an_event_is_that_of_the_cap() -> None:
-    service = planned(flexible(470))
-    length_s = float(service.served.step_s[service.capped].sum())
-    assert length_s == pytest.approx(3 * MS_PER_H / MS_PER_S)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import CODING, one_service, plan_of, services_load, serving_scenario
+from serving_builders import one_service, plan_of, services_load, serving_scenario
 
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.banks import BankLoad, bank_sums_w, shared_counts
@@ -158,9 +158,3 @@ def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
     busy = np.concatenate([block.busy_nodes[0] for block in blocks_of(scenario)])
     at_start = np.searchsorted(served.edges_ms, np.arange(24 * 60) * 60_000, side="right") - 1
     assert np.array_equal(busy, served.n_instances[at_start])
-
-
-def test_nodes_are_never_exceeded() -> None:
-    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 5000, f"{CODING}.standby": "warm"})
-    for block in blocks_of(scenario):
-        assert block.busy_nodes.max() <= 12

@@ -14,7 +14,6 @@ from scipy.signal import welch
 from diploee import Run, simulate
 from diploee.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
-from diploee.loads.jobs.training_phases import Phase
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.smoothing import smoothed_course, smoothed_loop
@@ -290,18 +289,6 @@ def test_fast_iterations_are_played_and_warned_of(tmp_path: Path) -> None:
     assert "streams.pretraining.synchronous.jobs.0.duty" in manifest["assumed"]
     lines = metrics_of(run)["grid"]["spectrum"]["lines"]
     assert lines[0]["period_s"] == pytest.approx(1.08, rel=0.01)
-
-
-def test_phases_have_their_time_in_the_series() -> None:
-    scenario = scenario_of(JOB | {"jitter": 0.0})
-    work = generate_jobs(scenario, tiny_library())
-    schedule = schedule_jobs(work.jobs, scenario)
-    segments = lower_jobs(schedule, work.library, scenario.facility, work.pieces_of).segments
-    assert segments.start_ms[0] == 0
-    assert (np.diff(segments.start_ms) > 0).all()
-    assert (segments.start_ms[1:] == segments.end_ms[:-1]).all()
-    ids = [work.library.ids[k] for k in np.unique(segments.profile_id)]
-    assert any(f"synchronous-{Phase.HUNG.name.lower()}" in name for name in ids)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
