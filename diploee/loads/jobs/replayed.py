@@ -310,11 +310,11 @@ class ReplayedJobs(JobSource):
             self.counts[cause] = n
 
     def _classes(
-        self, builder: LibraryBuilder, rule: Int16Array, n_nodes: Int32Array
+        self, builder: LibraryBuilder, rule: Int16Array, slots: Int32Array
     ) -> tuple[tuple[StreamClass, ...], Int16Array]:
         """Return one class per rule and node count that occurs, and the class of each job."""
         pairs, class_of, n_jobs = np.unique(
-            np.stack([rule.astype(np.int64), n_nodes]),
+            np.stack([rule.astype(np.int64), slots]),
             axis=1, return_inverse=True, return_counts=True,
         )  # fmt: skip
         found, per_node = [], self._frame.slots_per_node

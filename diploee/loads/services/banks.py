@@ -65,23 +65,19 @@ class BankLoad:
         Nodes that play profiles.
     library : ProfileLibrary
         The profiles of `banks` behind those of the loads before.
-    standby_w : sequence of float
-        Power of a waiting node of each service [W], stream after stream.
     ac_profiles : mapping of int to PowerProfile, optional
         Those of them that are sums over nodes, at the nodes' AC input where that is modelled.
     """
 
     columns: Columns = ()
-    replicas: Sequence[Any] = ()
 
     def __init__(
         self,
         banks: Sequence[Bank],
         library: ProfileLibrary,
-        standby_w: Sequence[float] = (),
         ac_profiles: Mapping[int, PowerProfile] | None = None,
     ) -> None:
-        self.banks, self.library, self.standby_w = banks, library, standby_w
+        self.banks, self.library = banks, library
         self.ac_profiles = ac_profiles or {}
         self.profile_ids = {i for bank in banks for i in np.unique(bank.profile_id).tolist()}
 
@@ -117,7 +113,9 @@ class Bank:
     weight: Float64Array  # factor on the profile's power; 0 where nothing is played
     profile_id: Int32Array  # index of the profile
     offset_ms: Int64Array  # place in the profile at which the piece starts [ms]
-    service: int = 0  # number of the service, counted over the plans
+    # What plays it and explains events: a service, or replicas with `stream`, `pool` and
+    # `mean_replicas(begin_ms, end_ms)`
+    of: Any = None
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
         """Return the segments that start in a span of time, as `BankLoad.between` says."""

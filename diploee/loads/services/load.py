@@ -156,7 +156,9 @@ class ServicesLoad(BankLoad):
         ]
         profiles: list[PowerProfile] = []
         ac_profiles: dict[int, PowerProfile] = {}
-        banks, standby_w = list[Bank](), list[float]()
+        banks = list[Bank]()
+        self.standby_w = list[float]()
+        """Power of a node of each service while it waits [W], stream after stream."""
         for plan in self.plans:
             node = facility.node_type_of(plan.pool)
             for service in plan.services:
@@ -165,10 +167,10 @@ class ServicesLoad(BankLoad):
                     first = len(library) + len(profiles)
                     profile_id = (bank.profile_id + first).astype(np.int32)
                     ac_profiles.update(enumerate(of_ac, first))
-                    banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
+                    banks.append(replace(bank, profile_id=profile_id, of=service))
                     profiles += own
-                standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
-        super().__init__(banks, library.extended(profiles), standby_w, ac_profiles)
+                self.standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
+        super().__init__(banks, library.extended(profiles), ac_profiles)
 
     @property
     def bend(self) -> bool:
