@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
 from diploee.model import SCALES, Model, Name, check_probabilities, optional
@@ -29,6 +29,14 @@ COARSEST_MS = 10_000
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Utilization = Annotated[float, Field(gt=0, le=1)]
+
+
+def _sum_to_one(of_what: str) -> AfterValidator:
+    def check(shares: dict[Any, float]) -> dict[Any, float]:
+        check_probabilities(shares.values(), of_what)
+        return shares
+
+    return AfterValidator(check)
 
 
 class ProfileVariants(Model):
@@ -102,7 +110,9 @@ class JobArrays(Model):
     job_share: Annotated[float, Field(gt=0, le=1)] = Field(
         description="Share of the class's jobs that come in arrays; the others come one by one."
     )
-    sizes: dict[Annotated[int, Field(ge=2, le=100_000)], Probability] = Field(
+    sizes: Annotated[
+        dict[Annotated[int, Field(ge=2, le=100_000)], Probability], _sum_to_one("sizes of arrays")
+    ] = Field(
         min_length=1, description="Share of the arrays by their number of jobs; they sum to 1."
     )
     duration: DurationModel | None = optional(
@@ -113,11 +123,6 @@ class JobArrays(Model):
         description="Correlation of the run times within an array, of their normal scores; at 1 "
         "all jobs of an array run equally long.",
     )
-
-    @model_validator(mode="after")
-    def _sums_to_one(self) -> JobArrays:
-        check_probabilities(self.sizes.values(), "sizes of arrays")
-        return self
 
     @property
     def mean_size(self) -> float:
@@ -224,18 +229,12 @@ def _is_whole(number: float) -> bool:
 class JobMix(Model):
     """Classes as the product of two distributions: workload and node count, independent."""
 
-    workload: dict[Name, Probability] = Field(
+    workload: Annotated[dict[Name, Probability], _sum_to_one("workloads")] = Field(
         min_length=1, description="Probability of each workload; they sum to 1."
     )
-    n_nodes: dict[PositiveInt, Probability] = Field(
+    n_nodes: Annotated[dict[PositiveInt, Probability], _sum_to_one("node counts")] = Field(
         min_length=1, description="Probability of each node count; they sum to 1."
     )
-
-    @model_validator(mode="after")
-    def _sums_to_one(self) -> JobMix:
-        check_probabilities(self.workload.values(), "workloads")
-        check_probabilities(self.n_nodes.values(), "node counts")
-        return self
 
 
 class JobStream(Model):
