@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import combinations
+from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from diploee.clock import RunClock, is_skipped, zone_name
+from diploee.clock import RunClock
 from diploee.model import SCALES, Model, Name
-from diploee.plain_data import KeyPath
 from diploee.scenario.times import FixedSpan, Moment, span_ms
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -218,64 +215,3 @@ class DemandResponseEvent(Model):
             tolerance=self.tolerance,
             baseline_ms=span_ms(self.baseline),
         )
-
-
-def event_problems(
-    events: Sequence[DemandResponseEvent], clock: RunClock, rated_w: float
-) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what is wrong between events and the rest of a scenario, each with its key."""
-    names = [event.id for event in events]
-    moments_are_sound = True
-    for index, event in enumerate(events):
-        key_path = ("flexibility", "events", index)
-        if names.index(event.id) < index:
-            yield (*key_path, "id"), f"'{event.id}' is taken by an event before it"
-        for key in ("issued", "start", "end"):
-            moment: datetime | None = getattr(event, key)
-            if moment is not None and is_skipped(moment, clock.zone):
-                moments_are_sound = False
-                yield (
-                    (*key_path, key),
-                    f"{moment} does not exist in {zone_name(clock.zone)}, where the clock is put "
-                    "forward over it",
-                )
-        found = event.in_run(clock)
-        if found.ramp_ms - found.baseline_ms < 0 or found.start_ms >= clock.horizon_ms:
-            end = clock.wall.at(clock.horizon_ms)
-            yield (
-                (*key_path, "start"),
-                f"must lie within the run, {clock.start} to {end:%Y-%m-%d %H:%M:%S}, and its ramp "
-                f"at least {event.baseline} after its start, found {event.start}",
-            )
-        least_mw = product_of(event.product).least_mw
-        if rated_w < least_mw * W_PER_MW:
-            yield (
-                (*key_path, "product"),
-                f"'{event.product}' is for loads from {least_mw:g} MW on, the facility is rated "
-                f"{rated_w / W_PER_MW:.4g} MW",
-            )
-    if moments_are_sound:
-        yield from _overlaps(events, clock)
-
-
-def _overlaps(
-    events: Sequence[DemandResponseEvent], clock: RunClock
-) -> Iterator[tuple[KeyPath, str]]:
-    """Yield events that contradict each other."""
-    in_run = [(k, event.in_run(clock)) for k, event in enumerate(events)]
-    for (_, first), (index, second) in combinations(in_run, 2):
-        early, late = sorted((first, second), key=lambda event: event.ramp_ms)
-        key_path = ("flexibility", "events", index)
-        if late.ramp_ms < early.end_ms:
-            if early.target != late.target:
-                yield (
-                    key_path,
-                    f"'{late.id}' begins its ramp before '{early.id}' has ended, with another "
-                    "target; make them one event, or let one follow the other",
-                )
-        elif late.target.mw is None and late.ramp_ms - late.baseline_ms < early.over_ms:
-            yield (
-                key_path,
-                f"the power before '{late.id}', which its target is of, is that of the event "
-                f"'{early.id}'; give its target in mw, or more time between them",
-            )

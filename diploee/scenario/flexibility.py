@@ -5,7 +5,6 @@ Reference sheet ``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
@@ -13,16 +12,13 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 from diploee.clock import RunClock
 from diploee.errors import one_of, shown
 from diploee.model import Model, UtcOffset
-from diploee.plain_data import KeyPath
 from diploee.scenario.events import (
     DemandResponseEvent,
     Event,
     EventTarget,
     Share,
-    event_problems,
 )
 from diploee.scenario.times import FixedSpan, Moment, span_ms
-from diploee.units import W_PER_MW
 
 SignalName = Literal["price", "carbon", "cap"]
 SignalFormatName = Literal["electricity_maps", "caiso", "nyiso", "gridstatus", "csv"]
@@ -240,29 +236,3 @@ class JobFlexibility(Model):
     def least_speed(self) -> float:
         """Speed that a job keeps at least, as a share of its own."""
         return 1 - TOLERATED_LOSS[self.tier]
-
-
-def flexibility_problems(
-    flexibility: Flexibility, clock: RunClock, idle_w: float, rated_w: float
-) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what is wrong between a `flexibility:` block and the rest, each with its key."""
-    given = flexibility.signals.given()
-    if flexibility.follow is not None and flexibility.follow.signal not in given:
-        yield (
-            ("flexibility", "follow", "signal"),
-            f"there is no signal '{flexibility.follow.signal}' (have: {one_of(given)}); add its "
-            "file to flexibility.signals",
-        )
-    targets: list[tuple[KeyPath, EventTarget | None]] = [
-        (("flexibility", "events", k), event.target) for k, event in enumerate(flexibility.events)
-    ]
-    if flexibility.follow is not None:
-        targets.append((("flexibility", "follow"), flexibility.follow.target))
-    for key_path, target in targets:
-        if target is not None and target.mw is not None and target.mw * W_PER_MW < idle_w:
-            yield (
-                (*key_path, "target", "mw"),
-                f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw without a job, found "
-                f"{target.mw:g}",
-            )
-    yield from event_problems(flexibility.events, clock, rated_w)
