@@ -112,6 +112,7 @@ def _printable(text: str) -> str:
     return text
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, AfterValidator(_printable)]
 """A name that files, scripts and column heads carry."""
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from diploee.errors import ScenarioError as ScenarioError
     from diploee.scenario.durations import DurationModel as DurationModel
     from diploee.scenario.durations import LognormalPart as LognormalPart
-    from diploee.scenario.events import DemandResponseEvent as DemandResponseEvent
-    from diploee.scenario.events import EventTarget as EventTarget
+    from diploee.scenario.flexibility import DemandResponseEvent as DemandResponseEvent
+    from diploee.scenario.flexibility import EventTarget as EventTarget
     from diploee.scenario.flexibility import Flexibility as Flexibility
     from diploee.scenario.flexibility import FollowSignal as FollowSignal
     from diploee.scenario.flexibility import JobFlexibility as JobFlexibility

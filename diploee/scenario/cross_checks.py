@@ -13,8 +13,7 @@ from diploee.errors import did_you_mean, one_of
 from diploee.facility import StageSpec
 from diploee.facility.point_of_interconnection import Billing
 from diploee.plain_data import KeyPath
-from diploee.scenario.events import DemandResponseEvent, EventTarget, product_of
-from diploee.scenario.flexibility import Flexibility
+from diploee.scenario.flexibility import DemandResponseEvent, EventTarget, Flexibility, product_of
 from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
 from diploee.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
-from diploee.model import Model, check_probabilities, optional
+from diploee.model import Model, Share, check_probabilities, optional
 from diploee.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
@@ -25,7 +25,7 @@ SecondsAboveZero = Annotated[float, Field(gt=0, le=MAX_DURATION_S)]
 class LognormalPart(Model):
     """One lognormal of a mixture: the logarithm of the duration is normal."""
 
-    weight: Annotated[float, Field(ge=0, le=1)] = Field(description="Share of the jobs.")
+    weight: Share = Field(description="Share of the jobs.")
     median_s: SecondsAboveZero = Field(description="Median duration [s].")
     sigma: Annotated[float, Field(ge=0, le=10)] = Field(
         description="Standard deviation of the natural logarithm of the duration."
@@ -44,8 +44,7 @@ def _check_quantiles(quantiles: dict[float, float]) -> dict[float, float]:
     return quantiles
 
 
-Level = Annotated[float, Field(ge=0, le=1)]
-Quantiles = Annotated[dict[Level, SecondsAboveZero], AfterValidator(_check_quantiles)]
+Quantiles = Annotated[dict[Share, SecondsAboveZero], AfterValidator(_check_quantiles)]
 
 
 class DurationModel(Model):
@@ -81,7 +80,20 @@ class DurationModel(Model):
         return self
 
     def draw(self, rng: np.random.Generator, n: int) -> Float64Array:
-        """Draw durations [s]; how many random numbers are taken depends on `n` alone."""
+        """Draw durations.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Where the random numbers come from; how many are taken depends on `n` alone.
+        n : int
+            Number of draws.
+
+        Returns
+        -------
+        numpy.ndarray, shape (n,), float64
+            Durations [s], within `min_s` and `max_s`, times `scale`.
+        """
         levels = rng.random(n)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
@@ -92,7 +104,18 @@ class DurationModel(Model):
         return self._clipped(drawn)
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
-        """Return the probability that a job lasts at most so long."""
+        """Return the probability that a job lasts at most so long.
+
+        Parameters
+        ----------
+        duration_s : array_like
+            Durations [s].
+
+        Returns
+        -------
+        numpy.ndarray, float64
+            Probabilities, in the shape of `duration_s`.
+        """
         at = np.asarray(duration_s, dtype=np.float64) / (self.scale or 1.0)
         logs = np.log(np.maximum(at, np.finfo(float).tiny))
         if self.quantiles_s is not None:
@@ -111,7 +134,18 @@ class DurationModel(Model):
         return np.asarray(below, dtype=np.float64)
 
     def quantile(self, level: npt.ArrayLike) -> Float64Array:
-        """Return the durations that jobs stay below with probabilities above 0 and below 1 [s]."""
+        """Return the durations that jobs stay below with the given probabilities [s].
+
+        Parameters
+        ----------
+        level : array_like
+            Probabilities above 0 and below 1.
+
+        Returns
+        -------
+        numpy.ndarray, float64
+            Durations [s], in the shape of `level`.
+        """
         levels = np.asarray(level, dtype=np.float64)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
@@ -129,7 +163,13 @@ class DurationModel(Model):
         return self._clipped(np.exp(high))
 
     def mean_s(self, longest_s: float = math.inf) -> float:
-        """Return the mean duration, each counted up to `longest_s` (such as the horizon) [s]."""
+        """Return the mean duration, each counted up to `longest_s` (such as the horizon) [s].
+
+        Raises
+        ------
+        ValueError
+            If `longest_s` is not positive.
+        """
         if longest_s <= 0:
             raise ValueError(f"longest_s must be positive, found {longest_s}")
         scale = self.scale or 1.0

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, check_probabilities, optional
+from diploee.model import SCALES, Model, Name, Share, check_probabilities, optional
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
@@ -27,7 +27,6 @@ HIGHEST_FLOOR = 0.9
 COARSEST_MS = 10_000
 """Smoothing acts within seconds; intervals longer than this show nothing of it."""
 
-Probability = Annotated[float, Field(ge=0, le=1)]
 Utilization = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -111,14 +110,14 @@ class JobArrays(Model):
         description="Share of the class's jobs that come in arrays; the others come one by one."
     )
     sizes: Annotated[
-        dict[Annotated[int, Field(ge=2, le=100_000)], Probability], _sum_to_one("sizes of arrays")
+        dict[Annotated[int, Field(ge=2, le=100_000)], Share], _sum_to_one("sizes of arrays")
     ] = Field(
         min_length=1, description="Share of the arrays by their number of jobs; they sum to 1."
     )
     duration: DurationModel | None = optional(
         "How long jobs of arrays run; as long as the class's others if absent."
     )
-    run_time_correlation: Annotated[float, Field(ge=0, le=1)] = Field(
+    run_time_correlation: Share = Field(
         default=1.0,
         description="Correlation of the run times within an array, of their normal scores; at 1 "
         "all jobs of an array run equally long.",
@@ -144,7 +143,7 @@ class JobClass(Model):
         "whole number, or hundredths of one GPU; all of its nodes' if absent. The job draws that "
         "part of the profile of a node."
     )
-    probability: Probability = Field(description="Share of the stream's jobs.")
+    probability: Share = Field(description="Share of the stream's jobs.")
     scale_from_n_nodes: PositiveInt | None = Field(
         default=None,
         description="Scale the profiles measured on this node count linearly to n_nodes: "
@@ -229,10 +228,10 @@ def _is_whole(number: float) -> bool:
 class JobMix(Model):
     """Classes as the product of two distributions: workload and node count, independent."""
 
-    workload: Annotated[dict[Name, Probability], _sum_to_one("workloads")] = Field(
+    workload: Annotated[dict[Name, Share], _sum_to_one("workloads")] = Field(
         min_length=1, description="Probability of each workload; they sum to 1."
     )
-    n_nodes: Annotated[dict[PositiveInt, Probability], _sum_to_one("node counts")] = Field(
+    n_nodes: Annotated[dict[PositiveInt, Share], _sum_to_one("node counts")] = Field(
         min_length=1, description="Probability of each node count; they sum to 1."
     )
 

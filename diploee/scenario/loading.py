@@ -165,7 +165,20 @@ def load_scenario(
 
 
 def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
-    """Check a scenario given as plain data; `where` names a key path in errors, else dotted."""
+    """Check a scenario given as plain data.
+
+    Parameters
+    ----------
+    data : mapping
+        The content of a scenario file.
+    where : callable, optional
+        Gives the text that names a key path in an error; the dotted key by default.
+
+    Raises
+    ------
+    ScenarioError
+        With one line for each problem.
+    """
     where = where or (lambda key_path: dotted(key_path) or "scenario")
     scenario = checked(data, Scenario, where)
     # What lies between the parts is looked at once the span of the run is sound.
@@ -180,7 +193,21 @@ def target_values(
 ) -> dict[str, float | None]:
     """Return the values, by dotted key, that give a scenario's only stream a target.
 
-    The target replaces a number of jobs or requests that is given. Errors call it by `name`.
+    The target replaces a number of jobs or requests that is given.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    target_utilization : float
+        Mean node occupancy, 0-1.
+    name : str
+        What errors call the target.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario has several streams; the text names their keys.
     """
     given = {
         "streams": ("jobs_per_day",),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
-from diploee.model import MAX_NODES, SCALES, Model, Name, check_probabilities, optional
+from diploee.model import MAX_NODES, SCALES, Model, Name, Share, check_probabilities, optional
 from diploee.scenario.log_replay import RequestReplay
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
 from diploee.scenario.times import Calendar
@@ -103,7 +103,7 @@ class ServiceFlexibility(Model):
 class Service(Model):
     """One kind of request, answered by model instances on nodes reserved for it."""
 
-    probability: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    probability: Share | None = Field(
         default=None,
         description="Share of the stream's requests; that of its replay, where it has its own.",
     )
@@ -236,7 +236,7 @@ class Fluctuation(Model):
         description="Time in which the correlation falls to 1/e [s]. ASSUMPTION: ten minutes; "
         "Table 4 holds without correlation and with 10 and 30 minutes alike.",
     )
-    common_share: Annotated[float, Field(ge=0, le=1)] = Field(
+    common_share: Share = Field(
         default=0.5,
         description="Share of the variance at the reference rate that all services have in common "
         "and that does not fall with size. ASSUMPTION: one half.",

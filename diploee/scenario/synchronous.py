@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import did_you_mean, one_of, shown
-from diploee.model import SCALES, Model, Name, optional
+from diploee.model import SCALES, Model, Name, Share, optional
 from diploee.scenario.times import Duration, Moment
 from diploee.units import MS_PER_DAY, MS_PER_S
 
@@ -75,7 +75,6 @@ ALTERNATIVES = (
 """Of each pair a job has one: what is given puts the preset's other aside."""
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=S_PER_DAY)]
 Rate = Annotated[float, Field(ge=0, le=1e4)]
 Amount = Annotated[float, Field(gt=0, le=1e18)]
