@@ -112,8 +112,8 @@ class ServicePlanner:
                     most = int(nodes[row]) // service.nodes_per_instance
                     over = self.rates.over(rate_rps, *span_ms)
                     cut_ms, cut_rps = cut_at_crossings(*over, max_rps * speed, most)
-                    ones = np.ones(cut_rps.size, dtype=np.int64)
-                    parts.append((cut_ms[:-1], cut_rps, ones * most, ones * speed))
+                    of_all = (np.full(cut_rps.size, value) for value in (most, speed))
+                    parts.append((cut_ms[:-1], cut_rps, *of_all))
             return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
         pieces = cut(edges_ms[0], self.horizon_ms, 1.0)
