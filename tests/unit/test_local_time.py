@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from diploee.clock import RunClock, WallClock, is_skipped, local_ms
 from diploee.errors import InputError, ScenarioError
 from diploee.loads.jobs.rates import hourly_rates
-from diploee.loads.services.replayed_rates import replayed_rates
-from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace, replayed_rates
 from diploee.measures.series import ClockSums, Series
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits

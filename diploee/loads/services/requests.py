@@ -24,8 +24,12 @@ from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.jit import njit
 from diploee.loads.jobs.rates import hourly_rates, line_through_means
-from diploee.loads.services.replayed_rates import step_edges_ms, trace_rates_rps, trace_step_ms
-from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.request_trace import (
+    RequestTrace,
+    step_edges_ms,
+    trace_rates_rps,
+    trace_step_ms,
+)
 from diploee.scenario import Fluctuation, Scenario
 from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream as random_stream

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from diploee.clock import UTC_ZONE, RunClock, Zone
 from diploee.errors import WorkloadError
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.services.replayed_rates import replayed_rates
-from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths, replayed_rates
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
