@@ -15,8 +15,7 @@ from diploee.facility import Weather
 from diploee.files import reason
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.curves import Curves
-from diploee.loads.services.replayed_rates import LONGEST_STEP_MS, trace_step_ms
-from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.request_trace import LONGEST_STEP_MS, RequestTrace, trace_step_ms
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import JobReplay, LogReading, RequestReplay, Scenario, content_hash
 from diploee.scenario.loading import input_files

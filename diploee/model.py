@@ -39,6 +39,9 @@ from diploee.errors import InputError, did_you_mean, one_of, shown
 from diploee.plain_data import allowed_keys, plain_problems
 
 PROBABILITY_TOLERANCE = 1e-6
+MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000
+MAX_SEED = 2**63 - 1
+"""Tables hold seeds as signed integers of 64 bits."""
 LONGEST_NAME = 200
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 
@@ -109,6 +112,7 @@ def _printable(text: str) -> str:
     return text
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, AfterValidator(_printable)]
 """A name that files, scripts and column heads carry."""
 

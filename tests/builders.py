@@ -69,9 +69,9 @@ TINY: dict[str, Any] = {
 """The tiny scenario as plain data; take a copy with `tiny_data`."""
 
 
-def tiny_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a copy of `TINY` with values set (or, where None, removed) by dotted key."""
-    data = deepcopy(TINY)
+def changed(base: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a copy of plain data with values set (or, where None, removed) by dotted key."""
+    data: dict[str, Any] = deepcopy(dict(base))
     for key, value in (changes or {}).items():
         *parents, last = key.split(".")
         here: Any = data
@@ -84,6 +84,11 @@ def tiny_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         else:
             here[last] = value
     return data
+
+
+def tiny_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a copy of `TINY` with values set (or, where None, removed) by dotted key."""
+    return changed(TINY, changes)
 
 
 def tiny_scenario(changes: Mapping[str, Any] | None = None) -> Scenario:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from builders import TINY
+from builders import TINY, changed
 
 from diploee.inputs import Inputs, load_inputs
-from diploee.loads.services.banks import BankLoad
-from diploee.loads.services.banks import serving_segments as lower_services
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.requests import RequestRates
@@ -56,17 +53,7 @@ CONVERSATION = "request_streams.chat.services.conversation"
 
 def serving_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a copy of `SERVING` with values set (or, where None, removed) by dotted key."""
-    data = deepcopy(SERVING)
-    for key, value in (changes or {}).items():
-        *parents, last = key.split(".")
-        here: Any = data
-        for part in parents:
-            here = here.setdefault(part, {})
-        if value is None:
-            here.pop(last, None)
-        else:
-            here[last] = value
-    return data
+    return changed(SERVING, changes)
 
 
 def serving_scenario(changes: Mapping[str, Any] | None = None) -> Scenario:
@@ -99,24 +86,18 @@ def load_curves(scenario: Scenario) -> Curves:
     return serving_inputs(scenario).curves
 
 
-def plan_services(
-    scenario: Scenario, curves: Curves | None = None, answering: bool = False
-) -> list[ServicePlan]:
-    """Plan instances and served requests of all request streams of a scenario."""
-    inputs = serving_inputs(scenario)
-    inputs = inputs if curves is None else replace(inputs, curves=curves)
-    return [*ServicesLoad(scenario, inputs, inputs.profiles, answering).plans]
+def services_load(scenario: Scenario, answering: bool = False) -> ServicesLoad:
+    """Plan and lower all request streams of a scenario."""
+    library = ProfileLibrary.in_order([])
+    return ServicesLoad(scenario, load_inputs(scenario, library), library, answering)
+
+
+def plan_of(scenario: Scenario, answering: bool = False) -> ServicePlan:
+    """Plan instances and served requests of the only request stream of a scenario."""
+    (plan,) = services_load(scenario, answering).plans
+    return plan
 
 
 def request_rates(scenario: Scenario, name: str) -> RequestRates:
     """Return the request rate of a stream in time, for any mean rate."""
-    spec = scenario.request_streams[name]
-    standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
-    traces = serving_inputs(scenario).traces
-    return rates_of(spec, name, scenario.clock, scenario.seed, traces, standing)
-
-
-def serving_segments(plans: list[ServicePlan], curves: Curves, scenario: Scenario) -> BankLoad:
-    """Lower the plans of all request streams to segments."""
-    library = ProfileLibrary.in_order([])
-    return lower_services(plans, curves, scenario.facility, scenario.seed, library)
+    return rates_of(scenario, name, serving_inputs(scenario).traces)

@@ -15,7 +15,7 @@ from diploee.cli.display import show_table
 from diploee.cli.options import Force, Json, naming_options, options, place_option
 from diploee.errors import InputError, WorkloadError, one_of, shown
 from diploee.files import check_file
-from diploee.model import Model
+from diploee.model import MAX_SEED, Model
 from diploee.neighbours.zeus import (
     Recurrences,
     Savings,
@@ -34,7 +34,6 @@ from diploee.neighbours.zeus import (
 from diploee.neighbours.zeus.results import SETTLED_FROM, WorkloadSummary
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
 from diploee.neighbours.zeus.workload import default_pair
-from diploee.scenario.loading import MAX_SEED
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 

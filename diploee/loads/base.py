@@ -58,11 +58,6 @@ class Load(Protocol):
         """Its nodes that play the same profiles piece by piece, planned for the whole run."""
         ...
 
-    @property
-    def replicas(self) -> Sequence[Any]:
-        """Actions of the bank of each stream of replicas; empty for other loads."""
-        ...
-
     def between(self, begin_ms: int, end_ms: int) -> Segments:
         """Return the segments that start in a window; windows adjoin from the start of a run."""
         ...
@@ -79,7 +74,7 @@ class Load(Protocol):
 OpenLoad = Callable[[Scenario, Any, ProfileLibrary], Load]
 """Opens a load with the settled scenario, the `Inputs` and the library of the loads before it."""
 
-_ATTRIBUTES = ("columns", "library", "profile_ids", "ac_profiles", "banks", "replicas")
+_ATTRIBUTES = ("columns", "library", "profile_ids", "ac_profiles", "banks")
 _METHODS = ("between", "values", "metrics")
 
 
@@ -157,7 +152,7 @@ class OutsideLoad:
                 f": profile_ids has {found}, expected indices into its library of "
                 f"{len(self.library)} profiles; extend it by those that it plays"
             )
-        self.banks, self.replicas = load.banks, load.replicas
+        self.banks = load.banks
         self._check_banks()
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:
@@ -198,25 +193,21 @@ class OutsideLoad:
     def _check_banks(self) -> None:
         """Refuse banks that do not fit their pools, and those that nobody says the doing of."""
         pools = list(self._nodes)
-        if len(self.replicas) != len(self.banks):
-            raise self._error(
-                f" has {len(self.replicas)} replicas for {len(self.banks)} banks; give one for each"
-            )
-        for i, (replica, bank) in enumerate(zip(self.replicas, self.banks, strict=True)):
+        for i, bank in enumerate(self.banks):
             if not isinstance(bank, Bank):
                 raise self._error(f": banks.{i} is {one_line(shown(bank))}, expected a Bank")
             for name in ("stream", "pool", "mean_replicas"):
-                if not hasattr(replica, name):
+                if not hasattr(bank.of, name):
                     raise self._error(
-                        f": replicas.{i} has no '{name}'; it needs stream, pool and mean_replicas"
+                        f": banks.{i}.of has no '{name}'; it needs stream, pool and mean_replicas"
                     )
-            if replica.pool not in pools:
-                found = one_line(shown(replica.pool))
+            if bank.of.pool not in pools:
+                found = one_line(shown(bank.of.pool))
                 raise self._error(f": unknown pool {found}, expected {one_of(pools)}")
-            if bank.pool_id != pools.index(replica.pool):
+            if bank.pool_id != pools.index(bank.of.pool):
                 raise self._error(
                     f": banks.{i} has pool_id {one_line(shown(bank.pool_id))}, expected "
-                    f"{pools.index(replica.pool)}, the index of its pool '{replica.pool}'"
+                    f"{pools.index(bank.of.pool)}, the index of its pool '{bank.of.pool}'"
                 )
             for name in ("n_nodes", "weight", "profile_id", "offset_ms"):
                 found, n_pieces = np.shape(getattr(bank, name)), np.size(bank.edges_ms) - 1

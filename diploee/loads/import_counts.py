@@ -50,6 +50,14 @@ class ImportCounts:
             found = {cause: n for cause, n in getattr(self, what).items() if n}
             object.__setattr__(self, what, found)
 
+    def by_cause(self, of: str = "") -> dict[str, int]:
+        """Return what was left out, changed or noted, by cause and whose it is."""
+        return {
+            f"{of}{what} on import: {cause}": n
+            for what in ("dropped", "repaired", "noted")
+            for cause, n in getattr(self, what).items()
+        }
+
     def lines(self) -> list[str]:
         """Return one line of text per cause that occurred, after one with the totals."""
         found = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]

@@ -125,9 +125,7 @@ class Attribution:
         further: Sequence[Load],
     ) -> None:
         # What each stream of replicas does, and the bank that plays its power.
-        self._replicas = [
-            pair for load in further for pair in zip(load.replicas, load.banks, strict=True)
-        ]
+        self._replicas = [(bank.of, bank) for load in further for bank in load.banks]
         self._calendars = jobs.calendars
         facility, self._tables = model.facility, model.tables
         self._standing = model.standing_nodes
@@ -147,7 +145,7 @@ class Attribution:
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):
                 number = len(self._services)
-                banks = tuple(bank for bank in services.banks if bank.service == number)
+                banks = tuple(bank for bank in services.banks if bank.of is planned)
                 least_w = services.standby_w[number] - self._idle_w[plan.pool_id]
                 least_w *= planned.warm
                 self._services.append(_Service(name, plan, planned, banks, float(least_w)))

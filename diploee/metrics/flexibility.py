@@ -21,7 +21,7 @@ from diploee.measures.series import ClockSums, Intervals, Stretch
 from diploee.metric import Metric
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import Scenario
-from diploee.scenario.events import Event
+from diploee.scenario.flexibility import Event
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (

@@ -14,7 +14,7 @@ from diploee.clock import WallClock
 from diploee.measures.distribution import Distribution
 from diploee.metric import Metric
 from diploee.scenario import JobFlexibility
-from diploee.scenario.events import Event
+from diploee.scenario.flexibility import Event
 from diploee.schedule import ActedSchedule, Runs, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN, runs_of

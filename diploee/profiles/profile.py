@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from diploee.errors import ProfileError, shown
-from diploee.scenario.loading import MAX_DEVICES
+from diploee.model import MAX_DEVICES
 from diploee.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.units import MS_PER_S
 

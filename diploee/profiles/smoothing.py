@@ -24,7 +24,7 @@ from diploee.jit import njit
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.profile import PowerProfile
 from diploee.scenario import NodeType
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.job_streams import PowerSmoothing
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S
 

@@ -22,10 +22,9 @@ from pydantic import Field
 
 from diploee.errors import ProfileError, shown
 from diploee.files import Writing, whole_file
-from diploee.model import Name
+from diploee.model import MAX_NODES, Name
 from diploee.plain_data import SHA256, Record, checked_record, parse_json
 from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.scenario.loading import MAX_NODES
 from diploee.tables import (
     BoolArray,
     Float32Array,

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from diploee.errors import ScenarioError as ScenarioError
     from diploee.scenario.durations import DurationModel as DurationModel
     from diploee.scenario.durations import LognormalPart as LognormalPart
-    from diploee.scenario.events import DemandResponseEvent as DemandResponseEvent
-    from diploee.scenario.events import EventTarget as EventTarget
+    from diploee.scenario.flexibility import DemandResponseEvent as DemandResponseEvent
+    from diploee.scenario.flexibility import EventTarget as EventTarget
     from diploee.scenario.flexibility import Flexibility as Flexibility
     from diploee.scenario.flexibility import FollowSignal as FollowSignal
     from diploee.scenario.flexibility import JobFlexibility as JobFlexibility
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from diploee.scenario.job_streams import JobClass as JobClass
     from diploee.scenario.job_streams import JobMix as JobMix
     from diploee.scenario.job_streams import JobStream as JobStream
+    from diploee.scenario.job_streams import PowerSmoothing as PowerSmoothing
     from diploee.scenario.job_streams import ProfileVariants as ProfileVariants
     from diploee.scenario.loading import content_hash as content_hash
     from diploee.scenario.loading import load_scenario as load_scenario
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from diploee.scenario.pools import Phase as Phase
     from diploee.scenario.pools import Pool as Pool
     from diploee.scenario.pools import SchedulerSpec as SchedulerSpec
-    from diploee.scenario.power_smoothing import PowerSmoothing as PowerSmoothing
     from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS as BATCH_SIZE_OPTIMIZERS
     from diploee.scenario.recurring import POWER_LIMIT_OPTIMIZERS as POWER_LIMIT_OPTIMIZERS
     from diploee.scenario.recurring import BatchSizeOptimizer as BatchSizeOptimizer
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from diploee.scenario.replica_streams import ReplicaStream as ReplicaStream
     from diploee.scenario.serving import Fluctuation as Fluctuation
     from diploee.scenario.serving import LatencyCap as LatencyCap
+    from diploee.scenario.serving import LogisticService as LogisticService
     from diploee.scenario.serving import RequestStream as RequestStream
     from diploee.scenario.serving import Service as Service
     from diploee.scenario.serving import ServiceFlexibility as ServiceFlexibility
-    from diploee.scenario.serving_model import LogisticService as LogisticService
     from diploee.scenario.synchronous import SecondDip as SecondDip
     from diploee.scenario.synchronous import SynchronousJob as SynchronousJob
     from diploee.scenario.synchronous import SynchronousTraining as SynchronousTraining

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import combinations
 from typing import Any, get_args
 
-from diploee.clock import is_skipped, zone_name
+from diploee.clock import RunClock, is_skipped, zone_name
 from diploee.errors import did_you_mean, one_of
 from diploee.facility import StageSpec
 from diploee.facility.point_of_interconnection import Billing
 from diploee.plain_data import KeyPath
-from diploee.scenario.flexibility import flexibility_problems
-from diploee.scenario.job_streams import JobStream
+from diploee.scenario.flexibility import DemandResponseEvent, EventTarget, Flexibility, product_of
+from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
-from diploee.scenario.power_smoothing import COARSEST_MS
-from diploee.scenario.serving import request_stream_problems
-from diploee.units import MS_PER_MIN, SLOTS_PER_GPU
+from diploee.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
 
 Problems = Iterator[tuple[KeyPath, str]]
 
@@ -90,9 +90,88 @@ def _answer_problems(scenario: Scenario) -> Problems:
         found = pool.scheduler.problems(facility.idle_power_w, scenario.flexibility)
         yield from (((*at, *inner), text) for inner, text in found)
     if scenario.flexibility is not None and facility.pools:
-        yield from flexibility_problems(
-            scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w
+        yield from _flexibility_problems(scenario, scenario.flexibility)
+
+
+def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
+    given = flexibility.signals.given()
+    if flexibility.follow is not None and flexibility.follow.signal not in given:
+        yield (
+            ("flexibility", "follow", "signal"),
+            f"there is no signal '{flexibility.follow.signal}' (have: {one_of(given)}); add its "
+            "file to flexibility.signals",
         )
+    idle_w = scenario.facility.idle_power_w
+    targets: list[tuple[KeyPath, EventTarget | None]] = [
+        (("flexibility", "events", k), event.target) for k, event in enumerate(flexibility.events)
+    ]
+    if flexibility.follow is not None:
+        targets.append((("flexibility", "follow"), flexibility.follow.target))
+    for key_path, target in targets:
+        if target is not None and target.mw is not None and target.mw * W_PER_MW < idle_w:
+            yield (
+                (*key_path, "target", "mw"),
+                f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw without a job, found "
+                f"{target.mw:g}",
+            )
+    yield from _event_problems(scenario, flexibility.events)
+
+
+def _event_problems(scenario: Scenario, events: Sequence[DemandResponseEvent]) -> Problems:
+    clock, rated_w = scenario.clock, scenario.facility.rated_power_w
+    names = [event.id for event in events]
+    moments_are_sound = True
+    for index, event in enumerate(events):
+        key_path = ("flexibility", "events", index)
+        if names.index(event.id) < index:
+            yield (*key_path, "id"), f"'{event.id}' is taken by an event before it"
+        for key in ("issued", "start", "end"):
+            moment: datetime | None = getattr(event, key)
+            if moment is not None and is_skipped(moment, clock.zone):
+                moments_are_sound = False
+                yield (
+                    (*key_path, key),
+                    f"{moment} does not exist in {zone_name(clock.zone)}, where the clock is put "
+                    "forward over it",
+                )
+        found = event.in_run(clock)
+        if found.ramp_ms - found.baseline_ms < 0 or found.start_ms >= clock.horizon_ms:
+            end = clock.wall.at(clock.horizon_ms)
+            yield (
+                (*key_path, "start"),
+                f"must lie within the run, {clock.start} to {end:%Y-%m-%d %H:%M:%S}, and its ramp "
+                f"at least {event.baseline} after its start, found {event.start}",
+            )
+        least_mw = product_of(event.product).least_mw
+        if rated_w < least_mw * W_PER_MW:
+            yield (
+                (*key_path, "product"),
+                f"'{event.product}' is for loads from {least_mw:g} MW on, the facility is rated "
+                f"{rated_w / W_PER_MW:.4g} MW",
+            )
+    if moments_are_sound:
+        yield from _overlaps(events, clock)
+
+
+def _overlaps(events: Sequence[DemandResponseEvent], clock: RunClock) -> Problems:
+    """Yield events that contradict each other."""
+    in_run = [(k, event.in_run(clock)) for k, event in enumerate(events)]
+    for (_, first), (index, second) in combinations(in_run, 2):
+        early, late = sorted((first, second), key=lambda event: event.ramp_ms)
+        key_path = ("flexibility", "events", index)
+        if late.ramp_ms < early.end_ms:
+            if early.target != late.target:
+                yield (
+                    key_path,
+                    f"'{late.id}' begins its ramp before '{early.id}' has ended, with another "
+                    "target; make them one event, or let one follow the other",
+                )
+        elif late.target.mw is None and late.ramp_ms - late.baseline_ms < early.over_ms:
+            yield (
+                key_path,
+                f"the power before '{late.id}', which its target is of, is that of the event "
+                f"'{early.id}'; give its target in mw, or more time between them",
+            )
 
 
 def _divides(scenario: Scenario, step_ms: int, key_path: KeyPath) -> Problems:
@@ -311,9 +390,32 @@ def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Probl
     pool = scenario.facility.pools[requests.pool]
     groups = ("streams", "request_streams")
     yield from _sharing_problems(scenario, "a request stream needs a pool of its", key_path, groups)
-    stands = " in its first phase" if pool.phases else ""
-    problems = request_stream_problems(requests, pool.fewest_nodes, stands)
-    yield from (((*key_path, *inner), text) for inner, text in problems)
+    n_nodes, services = pool.fewest_nodes, requests.services
+    reserved = sum(service.reserved_nodes or 0 for service in services.values())
+    if reserved > n_nodes:
+        stands = " in its first phase" if pool.phases else ""
+        yield (
+            (*key_path, "services"),
+            f"the services reserve {reserved} nodes, pool '{requests.pool}' has {n_nodes}"
+            f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
+        )
+    for name, service in services.items():
+        nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
+        if nodes is None:
+            continue
+        instances = nodes // per_instance
+        if service.probability != 0 and instances == 0:
+            yield (
+                (*key_path, "services", name, "reserved_nodes"),
+                f"{nodes} nodes hold no instance of {per_instance} node(s), but the service gets "
+                "requests; reserve more nodes",
+            )
+        elif service.min_instances > instances:
+            yield (
+                (*key_path, "services", name, "min_instances"),
+                f"{service.min_instances} instances need {service.min_instances * per_instance} "
+                f"nodes, reserved are {nodes}; lower min_instances",
+            )
 
 
 def _replica_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:

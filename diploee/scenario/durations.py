@@ -8,10 +8,9 @@ from typing import Annotated, cast
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from diploee.errors import shown
-from diploee.model import Model, check_probabilities, optional
+from diploee.model import Model, Share, check_probabilities, optional
 from diploee.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
@@ -26,44 +25,26 @@ SecondsAboveZero = Annotated[float, Field(gt=0, le=MAX_DURATION_S)]
 class LognormalPart(Model):
     """One lognormal of a mixture: the logarithm of the duration is normal."""
 
-    weight: Annotated[float, Field(ge=0, le=1)] = Field(description="Share of the jobs.")
+    weight: Share = Field(description="Share of the jobs.")
     median_s: SecondsAboveZero = Field(description="Median duration [s].")
     sigma: Annotated[float, Field(ge=0, le=10)] = Field(
         description="Standard deviation of the natural logarithm of the duration."
     )
 
 
-def _check_quantiles(value: object) -> dict[float, float]:
-    if not isinstance(value, dict):
-        raise ValueError(
-            f"must map levels to seconds, such as {{0: 10, 0.5: 600, 1: 86400}}, "
-            f"found {shown(value)}"
-        )
-    levels, seconds = [], []
-    for key, item in value.items():
-        if isinstance(item, bool) or not isinstance(item, int | float):
-            raise ValueError(f"level {shown(key)} must be a number of seconds, found {shown(item)}")
-        try:  # JSON knows no numbers as keys
-            levels.append(float(key) if not isinstance(key, bool) else math.nan)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"levels must be numbers from 0 to 1, found {shown(key)}") from None
-        if not 0 < item <= MAX_DURATION_S:
-            raise ValueError(
-                f"level {shown(key)} must be above 0 s and at most {MAX_DURATION_S:,} s, "
-                f"found {shown(item)}"
-            )
-        seconds.append(float(item))
+def _check_quantiles(quantiles: dict[float, float]) -> dict[float, float]:
+    levels, seconds = list(quantiles), list(quantiles.values())
     if len(levels) < 2 or levels[0] != 0 or levels[-1] != 1:
         raise ValueError("levels must begin with 0 (the shortest) and end with 1 (the longest)")
     if not all(a < b for a, b in pairwise(levels)):
         raise ValueError("levels must rise from 0 to 1")
-    for level, a, b in zip(levels[1:], seconds, seconds[1:], strict=False):
+    for level, (a, b) in zip(levels[1:], pairwise(seconds), strict=True):
         if b < a:
             raise ValueError(f"durations must not fall with the level: {b:g} s at {level:g}")
-    return dict(zip(levels, seconds, strict=True))
+    return quantiles
 
 
-Quantiles = Annotated[dict[float, float], BeforeValidator(_check_quantiles)]
+Quantiles = Annotated[dict[Share, SecondsAboveZero], AfterValidator(_check_quantiles)]
 
 
 class DurationModel(Model):

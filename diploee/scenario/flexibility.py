@@ -5,24 +5,17 @@ Reference sheet ``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from diploee.clock import RunClock
 from diploee.errors import one_of, shown
-from diploee.model import Model, UtcOffset
-from diploee.plain_data import KeyPath
-from diploee.scenario.events import (
-    DemandResponseEvent,
-    Event,
-    EventTarget,
-    Share,
-    event_problems,
-)
+from diploee.model import SCALES, Model, Name, Share, UtcOffset
 from diploee.scenario.times import FixedSpan, Moment, span_ms
-from diploee.units import W_PER_MW
+from diploee.units import MS_PER_H, W_PER_MW
 
 SignalName = Literal["price", "carbon", "cap"]
 SignalFormatName = Literal["electricity_maps", "caiso", "nyiso", "gridstatus", "csv"]
@@ -45,6 +38,207 @@ TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
 def _off(value: object) -> object:
     """Return what YAML makes of a bare ``off`` as that word."""
     return "off" if value is False else value
+
+
+@dataclass(frozen=True)
+class Product:
+    """Defaults of what a demand-response product leaves open; None has to be given."""
+
+    # Spans, where an event gives none
+    notice: str
+    ramp_down: str
+    ramp_up: str = "15 min"
+    fraction: float | None = None  # share of the power before the event that may be drawn
+    hours: float | None = None  # length of an event
+    most_hours: float | None = None  # longest event that the product has
+    least_mw: float = 0.0  # smallest rated power of a load that it is for [MW]
+
+
+PRODUCTS: dict[str, Product] = {
+    # The demonstration in Phoenix: 25 % for three hours, ramps of 15 min [S2]; the notice is [J].
+    "emerald": Product("15 min", "15 min", fraction=0.75, hours=3),
+    # 30 % less within 30 s of the call, for at most ten hours [S]; the way back is [J].
+    "london": Product("0 s", "30 s", fraction=0.70, most_hours=10),
+    # Texas, Senate Bill 6: loads from 75 MW on [S], demand response bought with a day's notice
+    # [S2]; the ramps are [J].
+    "sb6_firm": Product("24 h", "15 min", least_mw=75),
+    # A controllable load follows base points, one each 5 min [S]; that they are ramps is [J].
+    "ercot_clr": Product("5 min", "5 min", ramp_up="5 min"),
+    # Curtailment of some two hours an event [S]; notice and ramps are [J].
+    "duke": Product("24 h", "15 min", hours=2),
+}
+"""Demand-response products by name, with the marks of the sheet: [S] seen, [J] our choice."""
+
+
+def product_of(name: str | None) -> Product:
+    """Return the product of a name; without one nothing is filled in but ramps of 15 min."""
+    return Product("0 s", "15 min") if name is None else PRODUCTS[name]
+
+
+class EventTarget(Model):
+    """How deep an event goes; one of the three."""
+
+    fraction: Share | None = Field(
+        default=None, description="Share of the mean power before the event that may be drawn."
+    )
+    mw: Annotated[float | None, Field(ge=0), SCALES] = Field(
+        default=None, description="Power that may be drawn [MW]."
+    )
+    delta_mw: Annotated[float | None, Field(ge=0), SCALES] = Field(
+        default=None, description="Power below the mean before the event [MW]."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(value is not None for value in (self.fraction, self.mw, self.delta_mw)) != 1:
+            raise ValueError("give exactly one of 'fraction', 'mw', 'delta_mw'")
+        return self
+
+    def level_w(self, before_w: float) -> float:
+        """Return the power that may be drawn [W], of the mean power before the event [W]."""
+        if self.fraction is not None:
+            return self.fraction * max(before_w, 0.0)  # of nothing where power is exported
+        if self.mw is not None:
+            return self.mw * W_PER_MW
+        return max(before_w - (self.delta_mw or 0.0) * W_PER_MW, 0.0)
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event in the time of a run."""
+
+    id: str  # its name
+    issued_ms: int  # when it is known [ms]
+    # When its target must hold, and until when [ms]
+    start_ms: int
+    end_ms: int
+    target: EventTarget  # how deep it goes
+    # Time from the power before it to its target, and back [ms]
+    ramp_down_ms: int
+    ramp_up_ms: int
+    tolerance: float  # share of the target that may be exceeded
+    baseline_ms: int  # time before its ramp over which the power before it is taken [ms]
+
+    @property
+    def ramp_ms(self) -> int:
+        """When its ramp begins [ms]: so that it ends at the start, but never before its issue."""
+        return max(self.issued_ms, self.start_ms - self.ramp_down_ms)
+
+    @property
+    def held_ms(self) -> int:
+        """From when on its target holds in full [ms]."""
+        return self.ramp_ms + self.ramp_down_ms
+
+    @property
+    def over_ms(self) -> int:
+        """When it no longer limits anything [ms]."""
+        return self.end_ms + self.ramp_up_ms
+
+    def allowed_w(self, time_ms: int, before_w: float, back_w: float = 0.0) -> float:
+        """Return the power that may be drawn at a time [W]; no limit outside of the event.
+
+        `before_w` is the mean over `baseline_ms` before the ramp; the ramp back leads to `back_w`
+        where that is above it.
+        """
+        if not self.ramp_ms <= time_ms < self.over_ms:
+            return float("inf")
+        level_w = self.target.level_w(before_w)
+        above = level_w >= before_w
+        if time_ms < self.held_ms:
+            part = (time_ms - self.ramp_ms) / self.ramp_down_ms
+        elif time_ms < self.end_ms:
+            part = 1.0
+        else:
+            part = (self.over_ms - time_ms) / self.ramp_up_ms
+            before_w = max(before_w, back_w)
+        # A level above what was drawn is a limit from the first moment on.
+        return level_w if above else before_w + part * (level_w - before_w)
+
+
+class DemandResponseEvent(Model):
+    """A call to draw less for some time."""
+
+    id: Name = Field(description="Name of the event, in metrics and figures.")
+    product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = Field(
+        default=None,
+        description="Demand-response product, which fills in what the event leaves out: emerald "
+        "(75 % for 3 h, ramps of 15 min), london (70 % within 30 s, at most 10 h), sb6_firm (loads "
+        "from 75 MW on, a day's notice), ercot_clr (a base point each 5 min), duke (2 h); other "
+        "figures of theirs are assumed.",
+    )
+    issued: Moment | None = Field(
+        default=None,
+        description="When it becomes known, local time; nothing reacts before. The product's "
+        "notice before the start if absent, or the start.",
+    )
+    start: Moment = Field(
+        description="When the target must be met, local time; where the notice leaves time, the "
+        "ramp lies before it."
+    )
+    end: Moment | None = Field(
+        default=None, description="When power may rise again; by the product's length if absent."
+    )
+    target: EventTarget | None = Field(
+        default=None, description="How deep it goes; as the product has it if absent."
+    )
+    ramp_down: FixedSpan | None = Field(
+        default=None, description="Time to come down in; the product's, or 15 min (assumed)."
+    )
+    ramp_up: FixedSpan | None = Field(
+        default=None, description="Time to come back in; the product's, or 15 min (assumed)."
+    )
+    tolerance: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default=0.02,
+        description="Share of the target by which power may exceed it and still be held to meet "
+        "it (assumed where not given).",
+    )
+    baseline: FixedSpan = Field(
+        default="25 min",
+        description="Time before the ramp whose mean power fraction and delta_mw are of; that of "
+        "the demonstration in Phoenix if absent.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        product = product_of(self.product)
+        if self.end is None and product.hours is None:
+            raise ValueError("end is missing; add it, or a product that has a length")
+        if self.target is None and product.fraction is None:
+            raise ValueError("target is missing; add it, such as {fraction: 0.75}")
+        end = self.end or self.start + timedelta(hours=product.hours or 0)
+        if end <= self.start:
+            raise ValueError(f"end must lie behind start {self.start}, found {end}")
+        if self.issued is not None and self.issued > self.start:
+            raise ValueError(f"issued must be at or before start {self.start}, found {self.issued}")
+        hours = (end - self.start) / timedelta(hours=1)
+        if product.most_hours is not None and hours > product.most_hours:
+            raise ValueError(
+                f"an event of product '{self.product}' lasts at most {product.most_hours:g} h, "
+                f"found {hours:g} h"
+            )
+        if span_ms(self.baseline) == 0:
+            raise ValueError("baseline must be longer than 0 s")
+        return self
+
+    def in_run(self, clock: RunClock) -> Event:
+        """Return the event in the time of a run, with what its product fills in."""
+        product = product_of(self.product)
+        start_ms = clock.wall.time_ms(self.start)
+        issued_ms = start_ms - span_ms(product.notice)
+        if self.issued is not None:
+            issued_ms = clock.wall.time_ms(self.issued)
+        end_ms = start_ms + round((product.hours or 0) * MS_PER_H)
+        return Event(
+            id=self.id,
+            issued_ms=issued_ms,
+            start_ms=start_ms,
+            end_ms=end_ms if self.end is None else clock.wall.time_ms(self.end),
+            target=self.target or EventTarget(fraction=product.fraction),
+            ramp_down_ms=span_ms(self.ramp_down or product.ramp_down),
+            ramp_up_ms=span_ms(self.ramp_up or product.ramp_up),
+            tolerance=self.tolerance,
+            baseline_ms=span_ms(self.baseline),
+        )
 
 
 class SignalFile(Model):
@@ -240,29 +434,3 @@ class JobFlexibility(Model):
     def least_speed(self) -> float:
         """Speed that a job keeps at least, as a share of its own."""
         return 1 - TOLERATED_LOSS[self.tier]
-
-
-def flexibility_problems(
-    flexibility: Flexibility, clock: RunClock, idle_w: float, rated_w: float
-) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what is wrong between a `flexibility:` block and the rest, each with its key."""
-    given = flexibility.signals.given()
-    if flexibility.follow is not None and flexibility.follow.signal not in given:
-        yield (
-            ("flexibility", "follow", "signal"),
-            f"there is no signal '{flexibility.follow.signal}' (have: {one_of(given)}); add its "
-            "file to flexibility.signals",
-        )
-    targets: list[tuple[KeyPath, EventTarget | None]] = [
-        (("flexibility", "events", k), event.target) for k, event in enumerate(flexibility.events)
-    ]
-    if flexibility.follow is not None:
-        targets.append((("flexibility", "follow"), flexibility.follow.target))
-    for key_path, target in targets:
-        if target is not None and target.mw is not None and target.mw * W_PER_MW < idle_w:
-            yield (
-                (*key_path, "target", "mw"),
-                f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw without a job, found "
-                f"{target.mw:g}",
-            )
-    yield from event_problems(flexibility.events, clock, rated_w)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, check_probabilities, optional
+from diploee.model import SCALES, Model, Name, Share, check_probabilities, optional
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
-from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.synchronous import SynchronousTraining
 from diploee.scenario.times import Calendar
@@ -22,9 +21,21 @@ MAX_DISPERSION = 1_000
 """At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""
 
 MAX_VARIANTS = 16
+MAX_JOBS_PER_DAY = 1_000_000_000 // 366
 
-Probability = Annotated[float, Field(ge=0, le=1)]
+HIGHEST_FLOOR = 0.9
+COARSEST_MS = 10_000
+"""Smoothing acts within seconds; intervals longer than this show nothing of it."""
+
 Utilization = Annotated[float, Field(gt=0, le=1)]
+
+
+def _sum_to_one(of_what: str) -> AfterValidator:
+    def check(shares: dict[Any, float]) -> dict[Any, float]:
+        check_probabilities(shares.values(), of_what)
+        return shares
+
+    return AfterValidator(check)
 
 
 class ProfileVariants(Model):
@@ -43,6 +54,29 @@ class ProfileVariants(Model):
         """Return the copies' durations relative to the profile's own."""
         step = 2 * self.spread / (self.n_variants - 1)
         return tuple(1 - self.spread + step * k for k in range(self.n_variants))
+
+
+class PowerSmoothing(Model):
+    """A floor, ramps and a hysteresis that every GPU of a stream's jobs holds while they run."""
+
+    floor: Annotated[float, Field(ge=0, le=HIGHEST_FLOOR)] = Field(
+        default=0.65,
+        description="Least power of a GPU while its job runs, as a part of its TDP, at most 0.9 "
+        "(assumed where not given).",
+    )
+    up_per_s: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1,
+        description="Largest rise of a GPU's power in a second, as a part of its TDP; work that "
+        "waits for it makes the job longer (assumed where not given).",
+    )
+    down_per_s: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1,
+        description="Largest fall in a second, as a part of its TDP (assumed where not given).",
+    )
+    hysteresis_s: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=2.0,
+        description="Time for which a power is held before it falls (assumed where not given).",
+    )
 
 
 class BatchInference(Model):
@@ -75,22 +109,19 @@ class JobArrays(Model):
     job_share: Annotated[float, Field(gt=0, le=1)] = Field(
         description="Share of the class's jobs that come in arrays; the others come one by one."
     )
-    sizes: dict[Annotated[int, Field(ge=2, le=100_000)], Probability] = Field(
+    sizes: Annotated[
+        dict[Annotated[int, Field(ge=2, le=100_000)], Share], _sum_to_one("sizes of arrays")
+    ] = Field(
         min_length=1, description="Share of the arrays by their number of jobs; they sum to 1."
     )
     duration: DurationModel | None = optional(
         "How long jobs of arrays run; as long as the class's others if absent."
     )
-    run_time_correlation: Annotated[float, Field(ge=0, le=1)] = Field(
+    run_time_correlation: Share = Field(
         default=1.0,
         description="Correlation of the run times within an array, of their normal scores; at 1 "
         "all jobs of an array run equally long.",
     )
-
-    @model_validator(mode="after")
-    def _sums_to_one(self) -> JobArrays:
-        check_probabilities(self.sizes.values(), "sizes of arrays")
-        return self
 
     @property
     def mean_size(self) -> float:
@@ -112,7 +143,7 @@ class JobClass(Model):
         "whole number, or hundredths of one GPU; all of its nodes' if absent. The job draws that "
         "part of the profile of a node."
     )
-    probability: Probability = Field(description="Share of the stream's jobs.")
+    probability: Share = Field(description="Share of the stream's jobs.")
     scale_from_n_nodes: PositiveInt | None = Field(
         default=None,
         description="Scale the profiles measured on this node count linearly to n_nodes: "
@@ -197,18 +228,12 @@ def _is_whole(number: float) -> bool:
 class JobMix(Model):
     """Classes as the product of two distributions: workload and node count, independent."""
 
-    workload: dict[Name, Probability] = Field(
+    workload: Annotated[dict[Name, Share], _sum_to_one("workloads")] = Field(
         min_length=1, description="Probability of each workload; they sum to 1."
     )
-    n_nodes: dict[PositiveInt, Probability] = Field(
+    n_nodes: Annotated[dict[PositiveInt, Share], _sum_to_one("node counts")] = Field(
         min_length=1, description="Probability of each node count; they sum to 1."
     )
-
-    @model_validator(mode="after")
-    def _sums_to_one(self) -> JobMix:
-        check_probabilities(self.workload.values(), "workloads")
-        check_probabilities(self.n_nodes.values(), "node counts")
-        return self
 
 
 class JobStream(Model):
@@ -240,7 +265,7 @@ class JobStream(Model):
     target_utilization: Utilization | None = Field(
         default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
     )
-    jobs_per_day: Annotated[float | None, Field(gt=0), SCALES] = Field(
+    jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = Field(
         default=None, description="Mean jobs per day over the span; or target_utilization."
     )
     match: Literal["list", "simulated"] = Field(

@@ -24,8 +24,8 @@ _TYPES = {
     "object": "group of keys",
 }
 _PLURALS = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
-_LOWER = {"minimum": "from {:g}", "exclusiveMinimum": "above {:g}"}
-_UPPER = {"maximum": "up to {:g}", "exclusiveMaximum": "below {:g}"}
+_LOWER = {"minimum": "from", "exclusiveMinimum": "above"}
+_UPPER = {"maximum": "up to", "exclusiveMaximum": "below"}
 
 
 def markdown_reference(model: type[Model], title: str, command: str) -> str:
@@ -165,7 +165,9 @@ def _allowed(of_key: Schema) -> str:
     if isinstance(inner, dict) and (of_each := _allowed(inner)):
         texts.append(f"each {of_each}")
     bounds = [
-        text.format(of_key[name]) for name, text in (_LOWER | _UPPER).items() if name in of_key
+        f"{word} {int(limit):,}" if (limit := of_key[name]) % 1 == 0 else f"{word} {limit:g}"
+        for name, word in (_LOWER | _UPPER).items()
+        if name in of_key
     ]
     texts += [" ".join(bounds)] if bounds else []
     if "pattern" in of_key:

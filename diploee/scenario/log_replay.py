@@ -223,11 +223,6 @@ class JobReplay(LogReading, _LogFile):
             )
         return self
 
-    @property
-    def repeats(self) -> bool:
-        """Whether the log is repeated until the run ends."""
-        return self.repeat
-
 
 TraceFormatName = Annotated[str, NameIn("diploee.importers.request_traces", "TRACE_FORMATS")]
 

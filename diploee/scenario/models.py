@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Self, overload
@@ -20,7 +21,16 @@ from diploee.clock import RunClock, fixed_zone, instant_ms, named_zone
 from diploee.errors import shown
 from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.model import SCALES, Model, Name, UtcOffset, optional
+from diploee.model import (
+    MAX_DEVICES,
+    MAX_POWER_W,
+    MAX_SEED,
+    SCALES,
+    Model,
+    Name,
+    UtcOffset,
+    optional,
+)
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.pools import Pool, StandingNodes
@@ -36,9 +46,9 @@ from diploee.scenario.times import (
 from diploee.tables import Float64Array
 from diploee.units import SLOTS_PER_GPU, W_PER_MW
 
-PositivePower = Annotated[float, Field(gt=0)]
+Devices = Annotated[int, Field(ge=0, le=MAX_DEVICES)]
+DevicePower = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
 MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
-NonNegativePower = Annotated[float, Field(ge=0)]
 
 
 def _check_time_zone(text: str) -> str:
@@ -48,14 +58,12 @@ def _check_time_zone(text: str) -> str:
 class NodeType(Model):
     """A kind of server node; the ratings give its rated power, `idle_power_w` its idle draw."""
 
-    n_gpus: int = Field(ge=0, description="GPUs per node.")
-    gpu_tdp_w: NonNegativePower = Field(description="Thermal design power of one GPU [W].")
-    n_cpus: int = Field(ge=0, description="CPU sockets per node.")
-    cpu_tdp_w: NonNegativePower = Field(description="Thermal design power of one CPU socket [W].")
-    idle_power_w: NonNegativePower = Field(
-        description="Device power of a node that runs no job [W]."
-    )
-    busy_power_factor: PositivePower = Field(
+    n_gpus: Devices = Field(description="GPUs per node.")
+    gpu_tdp_w: DevicePower = Field(description="Thermal design power of one GPU [W].")
+    n_cpus: Devices = Field(description="CPU sockets per node.")
+    cpu_tdp_w: DevicePower = Field(description="Thermal design power of one CPU socket [W].")
+    idle_power_w: DevicePower = Field(description="Device power of a node that runs no job [W].")
+    busy_power_factor: Annotated[float, Field(gt=0, le=1_000)] = Field(
         default=1.0,
         description="Factor on the profiles' power of busy nodes; 1 is as measured.",
     )
@@ -106,7 +114,7 @@ class Facility(Model):
 
     node_types: dict[Name, NodeType] = Field(min_length=1, description="Node types by name.")
     pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
-    rated_power_mw: Annotated[PositivePower | None, SCALES] = Field(
+    rated_power_mw: Annotated[float | None, Field(gt=0, le=1_000_000), SCALES] = Field(
         default=None,
         description="Rated power of all devices [MW]; nodes' ratings if absent. With AC power or "
         "stages it is no rating of the meter, which follows from the nodes' ratings: it is the "
@@ -180,7 +188,7 @@ class Facility(Model):
         """Rated power [W]: `rated_power_mw`, or where it is absent the nodes' ratings."""
         if self.rated_power_mw is not None:
             return self.rated_power_mw * W_PER_MW
-        return sum(map(self.pool_rated_power_w, self.pools))
+        return self.nodes_power_w
 
     @property
     def has_ac_power(self) -> bool:
@@ -190,8 +198,7 @@ class Facility(Model):
     @property
     def reactive_power_var(self) -> float:
         """Reactive power of all nodes at their AC input [var], drawn positive."""
-        pools = self.pools.items()
-        return sum(pool.n_nodes * self.node_reactive_var(name) for name, pool in pools)
+        return sum(self.pools[name].n_nodes * self.node_reactive_var(name) for name in self.pools)
 
     @property
     def nodes_power_w(self) -> float:
@@ -203,16 +210,15 @@ class Facility(Model):
         """Power of all nodes at their ratings [W], at their AC input where that is modelled."""
         if not self.has_ac_power:
             return self.nodes_power_w
-        return sum(
-            pool.n_nodes * self.node_type_of(name).ac_power_w(self.node_type_of(name).rated_power_w)
-            for name, pool in self.pools.items()
-        )
+        return self._of_nodes(lambda node: node.ac_power_w(node.rated_power_w))
 
     @property
     def idle_power_w(self) -> float:
         """Device power of all nodes without a job [W]."""
-        pools = self.pools.items()
-        return sum(pool.n_nodes * self.node_type_of(name).idle_power_w for name, pool in pools)
+        return self._of_nodes(lambda node: node.idle_power_w)
+
+    def _of_nodes(self, of_node: Callable[[NodeType], float]) -> float:
+        return sum(pool.n_nodes * of_node(self.node_type_of(n)) for n, pool in self.pools.items())
 
     def node_reactive_var(self, pool: str) -> float:
         """Return the reactive power of a pool's node at its AC input [var], drawn positive."""
@@ -274,7 +280,7 @@ class Scenario(Model):
     resolution: ResolutionMs = Field(
         default=60_000, description="Interval of the power series, 0.1 s to 1 h."
     )
-    seed: int = Field(default=0, ge=0, description="Seed of every random draw.")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Seed of every random draw.")
     flexibility: Flexibility | None = optional(
         "How the facility answers the grid; it never does if absent."
     )

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, PositiveInt, SerializeAsAny, model_v
 
 from diploee.clock import RunClock
 from diploee.errors import shown
-from diploee.model import SCALES, Kind, Kinds, Model, optional
+from diploee.model import MAX_NODES, SCALES, Kind, Kinds, Model, optional
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.times import LocalTime
@@ -65,17 +65,10 @@ def _told(phase: Phase) -> str:
 
 @dataclass(frozen=True)
 class StandingNodes:
-    """Nodes of a pool that stand in the course of a run.
+    """Nodes of a pool that stand in the course of a run."""
 
-    Parameters
-    ----------
-    first : int
-        Nodes that stand from the start of the simulation on.
-    added : tuple of (int, int)
-        When more come [ms], above 0 and increasing, and how many.
-    """
-
-    first: int
+    first: int  # nodes that stand from the start of the simulation on
+    # When more come [ms], above 0 and increasing, and how many
     added: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -110,12 +103,7 @@ class SchedulerSpec(Kind):
     ) -> Iterator[tuple[KeyPath, str]]:
         """Yield what is wrong between it and the rest of a scenario, each with its key.
 
-        Parameters
-        ----------
-        idle_power_w : float
-            Power of all nodes of the facility without a job [W].
-        flexibility : Flexibility, optional
-            What the scenario says of signals and events.
+        `idle_power_w` is the power of all nodes of the facility without a job [W].
         """
         yield from ()
 
@@ -128,7 +116,9 @@ class Pool(Model):
     """Nodes of one type that share a queue."""
 
     node_type: str = Field(description="Name of an entry of facility.node_types.")
-    n_nodes: Annotated[PositiveInt, SCALES] = Field(description="Nodes in the pool.")
+    n_nodes: Annotated[PositiveInt, Field(le=MAX_NODES), SCALES] = Field(
+        description="Nodes in the pool."
+    )
     scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = Field(
         default="fifo",
         validate_default=True,

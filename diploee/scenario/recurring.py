@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
-from diploee.model import Kinds, Model, StatefulKind
+from diploee.model import Kinds, Model, Share, StatefulKind
 
 
 class BatchSizeOptimizer(StatefulKind):
@@ -92,9 +92,7 @@ class RecurringTraining(Model):
         "its first epoch, max is the highest; or a measured limit [W]. What goes with the batch "
         "size optimizer if absent.",
     )
-    eta: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.5, description="Weight of energy against time in the cost, 0-1."
-    )
+    eta: Share = Field(default=0.5, description="Weight of energy against time in the cost, 0-1.")
     beta: Annotated[float, Field(gt=1, le=1_000)] = Field(
         default=2.0,
         description="A recurrence is stopped early at this multiple of the lowest cost so far.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.model import SCALES, Kind, Kinds, Model, Name, StatefulKind
+from diploee.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind
 from diploee.units import whole_ms
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class ReplicaStream(Model):
         default=(1.0, 1.0),
         description="Least and largest factor on the power of a replica, drawn evenly.",
     )
-    noise_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+    noise_fraction: Share = Field(
         default=0.0,
         description="Standard deviation of the noise of each replica in each step, independent, as "
         "a part of its power.",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, check_probabilities, optional
+from diploee.model import MAX_NODES, SCALES, Model, Name, Share, check_probabilities, optional
 from diploee.scenario.log_replay import RequestReplay
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
-from diploee.scenario.serving_model import LogisticService
 from diploee.scenario.times import Calendar
 
 LatencyMetric = Literal[
@@ -19,8 +17,16 @@ LatencyMetric = Literal[
 ]
 """End-to-end latency, time to first token or inter-token latency; mean or percentile."""
 
+MAX_RATE_RPS = 1_000_000_000
+LONGEST_S = 366 * 86_400
+
 Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+RequestRate = Annotated[float, Field(gt=0, le=MAX_RATE_RPS)]
+ScalingTime = Annotated[float, Field(ge=0, le=LONGEST_S)]
+Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
+Coefficient = Annotated[float, Field(ge=-1e9, le=1e9)]
+BatchSize = Annotated[int, Field(ge=1, le=1_000_000)]
+Power = Annotated[float, Field(ge=0, le=1e9)]
 
 LOGISTIC_METRICS: tuple[LatencyMetric, ...] = ("mean_itl", "mean_e2e")
 """Latencies of a logistic model: between tokens, and in the batch (no queue)."""
@@ -28,9 +34,48 @@ LOGISTIC_METRICS: tuple[LatencyMetric, ...] = ("mean_itl", "mean_e2e")
 MIN_SAMPLES = 2
 """Rates with measured samples that make a power curve."""
 
-MAX_CORRELATION_S = 366 * 86_400
-
 _RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
+
+
+class LogisticCurve(Model):
+    """Coefficients of ``y = b0 + L / (1 + exp(-k (log2(batch) - x0)))`` (OpenG2G)."""
+
+    L: Coefficient = Field(description="Upper less lower asymptote [unit of y].")
+    k: Annotated[float, Field(gt=0, le=1e3)] = Field(description="Steepness [1].")
+    x0: Coefficient = Field(description="log2 of the batch size at half of L.")
+    b0: Coefficient = Field(description="Asymptote at small batches [unit of y].")
+
+
+class LogisticService(Model):
+    """Power, latency and throughput of one replica against its batch size."""
+
+    power_w: LogisticCurve = Field(description="Mean power of the replica's GPUs [W].")
+    itl_ms: LogisticCurve = Field(description="Inter-token latency [ms].")
+    throughput_tps: LogisticCurve = Field(description="Output tokens per second [1/s].")
+    smallest_batch: BatchSize = Field(description="Smallest measured batch size.")
+    largest_batch: BatchSize = Field(description="Largest measured (or feasible) batch size.")
+    replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="Replicas that share the requests of an instance evenly."
+    )
+    idle_power_w: Power | None = Field(
+        default=None,
+        description="Power of a replica's GPUs without requests [W]; that of the smallest batch "
+        "size if absent.",
+    )
+    other_node_power_w: Power = Field(
+        default=0.0,
+        description="Power of each node besides these GPUs [W], which benchmarks leave out: CPU "
+        "packages, GPUs without a replica.",
+    )
+    source: str = Field(default="", description="Where the coefficients come from.")
+
+    @model_validator(mode="after")
+    def _range_is_one(self) -> LogisticService:
+        if self.smallest_batch > self.largest_batch:
+            raise ValueError(
+                f"smallest_batch {self.smallest_batch} is above largest_batch {self.largest_batch}"
+            )
+        return self
 
 
 class LatencyCap(Model):
@@ -58,14 +103,14 @@ class ServiceFlexibility(Model):
 class Service(Model):
     """One kind of request, answered by model instances on nodes reserved for it."""
 
-    probability: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    probability: Share | None = Field(
         default=None,
         description="Share of the stream's requests; that of its replay, where it has its own.",
     )
     replay: RequestReplay | None = optional(
         "Requests of a trace of its own; all services of the stream have one, or none has."
     )
-    max_request_rate_rps: Positive | None = Field(
+    max_request_rate_rps: Annotated[float, Field(ge=1e-6, le=MAX_RATE_RPS)] | None = Field(
         default=None, description="Highest request rate per instance [1/s]; or latency_cap."
     )
     latency_cap: LatencyCap | None = Field(
@@ -73,16 +118,16 @@ class Service(Model):
         description="Latency to keep, which gives the highest request rate per instance (Eq. 5); "
         "or max_request_rate_rps.",
     )
-    output_tokens: PositiveInt | Literal["trace"] = Field(
+    output_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | Literal["trace"] = Field(
         default=512,
         description="Mean output length of a request [tokens]: which rows of the latency curve "
         "hold, and the load of a logistic model. trace takes it from the replayed trace: the "
         "nearest length that the curve has.",
     )
-    nodes_per_instance: PositiveInt = Field(
+    nodes_per_instance: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(
         default=1, description="Nodes that one model instance occupies."
     )
-    reserved_nodes: Annotated[NonNegativeInt | None, SCALES] = Field(
+    reserved_nodes: Annotated[Nodes | None, SCALES] = Field(
         default=None,
         description="Nodes reserved for the service; shared out by Eq. 7 if absent, and again "
         "what phases add to the pool, an instance once placed staying where it is.",
@@ -111,20 +156,20 @@ class Service(Model):
         description="Latency and throughput against offered rate: a shipped name such as "
         "llama3_70b_coding_latency, or a CSV file relative to the scenario file.",
     )
-    startup_s: NonNegative = Field(
+    startup_s: ScalingTime = Field(
         default=0,
         description="Time from starting an instance to its first request [s]; its nodes are busy.",
     )
-    cooldown_s: NonNegative = Field(
+    cooldown_s: ScalingTime = Field(
         default=0, description="Time for which an instance stays up after its last need [s]."
     )
-    scaling_interval_s: NonNegative = Field(
+    scaling_interval_s: ScalingTime = Field(
         default=0,
         description="Time between decisions to start or stop instances [s], each by the mean rate "
         "since the last one, at a phase of the service's own; 0: when the rate passes a multiple "
         "of the highest rate.",
     )
-    min_instances: Annotated[NonNegativeInt, SCALES] = Field(
+    min_instances: Annotated[Nodes, SCALES] = Field(
         default=0, description="Instances that are always up, whatever the request rate."
     )
     standby: Literal["idle", "warm"] = Field(
@@ -186,12 +231,12 @@ class Fluctuation(Model):
         description="Relative standard deviation of the stream's one-minute means at the "
         "reference rate, without the Poisson noise."
     )
-    correlation_time_s: Annotated[float, Field(ge=5, le=MAX_CORRELATION_S)] = Field(
+    correlation_time_s: Annotated[float, Field(ge=5, le=LONGEST_S)] = Field(
         default=600,
         description="Time in which the correlation falls to 1/e [s]. ASSUMPTION: ten minutes; "
         "Table 4 holds without correlation and with 10 and 30 minutes alike.",
     )
-    common_share: Annotated[float, Field(ge=0, le=1)] = Field(
+    common_share: Share = Field(
         default=0.5,
         description="Share of the variance at the reference rate that all services have in common "
         "and that does not fall with size. ASSUMPTION: one half.",
@@ -210,11 +255,13 @@ class RequestStream(Model):
     services: dict[Name, Service] = Field(
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
-    request_rate_rps: Annotated[Positive | None, SCALES] = Field(
+    request_rate_rps: Annotated[RequestRate | None, SCALES] = Field(
         default=None, description="Mean request rate of all services over the span [1/s]."
     )
-    requests_per_day: Annotated[Positive | None, SCALES] = Field(
-        default=None, description="Mean requests per day of all services; or request_rate_rps."
+    requests_per_day: Annotated[float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES] = (
+        Field(
+            default=None, description="Mean requests per day of all services; or request_rate_rps."
+        )
     )
     target_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
@@ -317,36 +364,3 @@ class RequestStream(Model):
         if self.minute_jitter_relative_std > 0:
             return Fluctuation(relative_std=self.minute_jitter_relative_std)
         return self.fluctuation
-
-
-def request_stream_problems(
-    stream: RequestStream, n_nodes: int, stands: str = ""
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield what is wrong between a stream and its pool of `n_nodes`, each with its place.
-
-    `stands` says when the pool has no more nodes.
-    """
-    reserved = [s.reserved_nodes for s in stream.services.values() if s.reserved_nodes is not None]
-    if sum(reserved) > n_nodes:
-        yield (
-            ("services",),
-            f"the services reserve {sum(reserved)} nodes, pool '{stream.pool}' has {n_nodes}"
-            f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
-        )
-    for name, service in stream.services.items():
-        nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
-        if nodes is None:
-            continue
-        instances = nodes // per_instance
-        if service.probability != 0 and instances == 0:
-            yield (
-                ("services", name, "reserved_nodes"),
-                f"{nodes} nodes hold no instance of {per_instance} node(s), but the service gets "
-                "requests; reserve more nodes",
-            )
-        elif service.min_instances > instances:
-            yield (
-                ("services", name, "min_instances"),
-                f"{service.min_instances} instances need {service.min_instances * per_instance} "
-                f"nodes, reserved are {nodes}; lower min_instances",
-            )

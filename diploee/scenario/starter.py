@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from diploee.clock import fixed_zone, named_zone
-from diploee.model import Model
+from diploee.model import Model, Share
 
 WIDTHS = (2, 4, 8, 16)
 """Nodes of the measured jobs of llama2_70b_lora."""
@@ -20,7 +20,7 @@ class Site(Model):
     poi_mw: Annotated[float, Field(gt=0, le=100_000)] = Field(
         default=20.0, description="Power at the meter with all nodes at their ratings [MW]."
     )
-    training_share: Annotated[float, Field(ge=0, le=1)] = Field(
+    training_share: Share = Field(
         default=0.7, description="Share of the nodes that train, 0-1; the others serve requests."
     )
     occupancy: Annotated[float, Field(ge=0.01, le=0.95)] = Field(

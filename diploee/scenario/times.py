@@ -151,13 +151,11 @@ SpanMs = Annotated[
 Duration = Annotated[
     str,
     BeforeValidator(_check_duration),
-    AfterValidator(str),
     WithJsonSchema({"type": "string", "examples": ["7 d", "1 year"]}),
 ]
 FixedSpan = Annotated[
     str,
     BeforeValidator(_check_fixed_span),
-    AfterValidator(str),
     WithJsonSchema({"type": "string", "examples": ["15 min", "3 h"]}),
 ]
 """A length of time that is the same on every day; may be 0."""

@@ -180,16 +180,12 @@ def _key(node: yaml.Node) -> str | int:
     return str(node.value)
 
 
-def line_of(key_path: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
-    """Return the line of a key, or of the nearest key above it that stands in the file."""
-    while key_path not in lines and key_path:
-        key_path = key_path[:-1]
-    return lines.get(key_path)
-
-
 def located(source: object, lines: Mapping[KeyPath, int], key_path: KeyPath) -> str:
     """Return the text that names a key of a file, ``site.yaml:7 streams.training.pool``."""
-    line = line_of(key_path, lines)
+    at = key_path
+    while at not in lines and at:  # the nearest key above it that the file has
+        at = at[:-1]
+    line = lines.get(at)
     return f"{source}{f':{line}' if line else ''} {dotted(key_path)}".rstrip()
 
 

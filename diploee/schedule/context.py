@@ -17,7 +17,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels, WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.playing import phases
 from diploee.scenario import NodeType
-from diploee.scenario.events import Event
+from diploee.scenario.flexibility import Event
 from diploee.schedule.actions import Action
 from diploee.tables import (
     Float32Array,

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from diploee.scenario import EventTarget, FollowSignal
-from diploee.scenario.events import Event
-from diploee.scenario.flexibility import TOLERATED_LOSS
+from diploee.scenario.flexibility import TOLERATED_LOSS, Event
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
 from diploee.schedule.context import Headroom

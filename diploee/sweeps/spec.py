@@ -11,9 +11,8 @@ from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 from diploee.errors import did_you_mean, one_of
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
-from diploee.model import Model
+from diploee.model import MAX_SEED, Model
 from diploee.plain_data import KeyPath
-from diploee.scenario.loading import MAX_SEED
 from diploee.sweeps.draws import DRAWS, Draw
 
 Problem = tuple[KeyPath, str]

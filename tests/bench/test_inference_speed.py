@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from serving_builders import load_curves, plan_services, serving_segments
+from serving_builders import services_load
 
 import diploee
 from diploee.scenario import Scenario
@@ -56,8 +56,7 @@ def year(times: int) -> Scenario:
 def plan_and_lower(scenario: Scenario) -> tuple[float, int]:
     """Seconds to plan a year and lower it to segments, and their number."""
     started = time.perf_counter()
-    curves = load_curves(scenario)
-    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    load = services_load(scenario)
     return time.perf_counter() - started, len(load.segments)
 
 

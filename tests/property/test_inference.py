@@ -12,9 +12,9 @@ from serving_builders import (
     CODING,
     CONVERSATION,
     load_curves,
-    plan_services,
+    plan_of,
+    services_load,
     serving_scenario,
-    serving_segments,
 )
 
 from diploee.loads.services.capacity import reserve_nodes
@@ -122,7 +122,7 @@ def test_doubling_the_highest_rate_never_raises_the_instance_count(
 def instances_of(changes: dict[str, object]) -> Float64Array:
     """Return the mean instances of each service in every ten minutes of half a day."""
     scenario = serving_scenario({"duration": "12 h", **changes})
-    plan = plan_services(scenario, load_curves(scenario))[0]
+    plan = plan_of(scenario)
     edges_ms = np.arange(0, 12 * 3_600_001, 600_000)
     found = []
     for service in plan.services:
@@ -269,8 +269,7 @@ def test_energy_depends_neither_on_resolution_nor_on_block_size(
 
     def energy_j(resolution: str, block_intervals: int) -> float:
         scenario = serving_scenario({**changes, "resolution": resolution})
-        curves = load_curves(scenario)
-        load = serving_segments(plan_services(scenario, curves), curves, scenario)
+        load = services_load(scenario)
         blocks = power_blocks(load.segments, scenario, load.library, block_intervals)
         return sum(float(b.it_power_w.sum()) * b.dt_ms / 1000 for b in blocks)
 
@@ -317,7 +316,7 @@ def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_cur
         n_idle -= n_busy
     expected_w += n_idle * scenario.facility.node_type_of("main").idle_power_w
 
-    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    load = services_load(scenario)
     found_w = n_idle * scenario.facility.node_type_of("main").idle_power_w
     for bank in load.banks:  # whatever part of its sample each plays
         mean_w = np.array([load.library[index].mean_power_w for index in bank.profile_id])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from serving_builders import load_curves, plan_services, serving_segments
+from serving_builders import services_load
 
 import diploee
 from diploee.tables import Float64Array
@@ -39,8 +39,7 @@ def test_no_jump_of_a_bank_leads_the_steps_of_a_day(tmp_path: Path) -> None:
     values = {"duration": "1 day", "resolution": "0.1 s"}
     step_w = np.abs(np.diff(series_w(tmp_path, "day", **values)))
     scenario = diploee.load_scenario("inference_1mw", values=values)
-    curves = load_curves(scenario)
-    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    load = services_load(scenario)
     there = np.zeros(step_w.size, dtype=bool)
     for bank in load.banks:
         ahead_ms = np.diff(bank.offset_ms) - np.diff(bank.edges_ms)[:-1]

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from diploee.clock import RunClock, WallClock, is_skipped, local_ms
 from diploee.errors import InputError, ScenarioError
 from diploee.loads.jobs.rates import hourly_rates
-from diploee.loads.services.replayed_rates import replayed_rates
-from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace, replayed_rates
 from diploee.measures.series import ClockSums, Series
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
@@ -271,12 +270,9 @@ def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day:
     zone = ZoneInfo("America/Chicago")
     origin = datetime(2018, 6, 4, tzinfo=zone)
     trace = trace_of_hours(np.arange(1.0, 169.0) * 3_600, origin)
-    rates = replayed_rates(
-        trace, RequestReplay(trace="hours", tile="week"), start=day.replace(tzinfo=zone),
-        step_ms=MS_PER_H, horizon_ms=48 * MS_PER_H,
-    )  # fmt: skip
-    clock = WallClock(day.replace(tzinfo=zone))
-    wall = [clock.at(k * MS_PER_H) for k in range(48)]
+    clock = RunClock(day, zone, 48 * MS_PER_H, MS_PER_H)
+    rates = replayed_rates(trace, RequestReplay(trace="hours", tile="week"), clock, MS_PER_H)
+    wall = [clock.wall.at(k * MS_PER_H) for k in range(48)]
     np.testing.assert_allclose(rates, [at.weekday() * 24 + at.hour + 1 for at in wall])
 
 

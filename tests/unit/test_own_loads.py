@@ -33,9 +33,8 @@ class Racks(BankLoad):
         none = np.zeros(edges_ms.size - 1, dtype=np.int64)
         profile_id = (none + len(library)).astype(np.int32)
         weight = none + N_RACKS * RACK_W / 1000
-        bank = Bank(0, edges_ms, none + N_RACKS, weight, profile_id, none)
+        bank = Bank(0, edges_ms, none + N_RACKS, weight, profile_id, none, self)
         super().__init__([bank], library.extended([flat_profile("rack-1kw")]))
-        self.replicas = [self]
         self.change()
 
     def change(self) -> None:
@@ -133,7 +132,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
         "banks.0 is 3, expected a Bank",
     ),
     "attribute": (lambda load: delattr(load, "profile_ids"), "has no 'profile_ids'; a load has"),
-    "replicas": (lambda load: setattr(load, "replicas", []), "has 0 replicas for 1 banks"),
+    "of": (lambda load: load.with_bank(of=3), "banks.0.of has no 'stream'; it needs stream"),
     "columns": (lambda load: setattr(load, "columns", RACKS), "columns must be a tuple of Column"),
     "owner": (
         lambda load: setattr(load, "columns", (replace(RACKS, per="site"),)),

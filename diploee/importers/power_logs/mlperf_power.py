@@ -40,6 +40,7 @@ from diploee.importers.power_logs.curves import (
     sum_w,
 )
 from diploee.importers.power_logs.options import MLPerfOptions
+from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.plain_data import Record, parse_json, read_json
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.profile import (
@@ -49,7 +50,6 @@ from diploee.profiles.profile import (
     PowerProfile,
 )
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s, usable_bandwidth_hz
-from diploee.scenario.loading import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.textio.text import Text, read_text
 
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}

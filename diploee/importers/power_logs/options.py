@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from diploee.model import Choices, documented
-from diploee.scenario.loading import MAX_NODES, MAX_POWER_W
+from diploee.model import MAX_NODES, MAX_POWER_W, Choices, documented
 from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
 Side = Literal["ac", "dc"]

@@ -26,8 +26,7 @@ from diploee.loads.services.curves import (
     ServingFile,
     nearest_length,
 )
-from diploee.loads.services.replayed_rates import mean_output_tokens
-from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
 from diploee.neighbours.openg2g.serving import logistic_curves
 from diploee.profiles import PowerProfile
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER

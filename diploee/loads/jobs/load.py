@@ -106,7 +106,6 @@ class JobsLoad:
         self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
         self.banks: Sequence[Bank] = ()
-        self.replicas: Sequence[Any] = ()
         self.library = self.streams.library
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
         self.ac_profiles: Mapping[int, PowerProfile] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -40,18 +40,6 @@ _MONDAY = datetime(1970, 1, 5)
 _EPOCH = datetime(1970, 1, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _LoggedJobs:
-    """The log's jobs as the run will submit them, times since the first [ms]."""
-
-    into_ms: Int64Array
-    duration_ms: Int64Array
-    n_nodes: Int32Array  # in slots of the pool
-    rule: Int16Array
-    requested_ms: Int64Array
-    user_id: Int32Array
-
-
 class ReplayedJobs(JobSource):
     """The jobs of a stream with a `replay`."""
 
@@ -63,26 +51,24 @@ class ReplayedJobs(JobSource):
         assert spec.replay is not None
         super().__init__(spec, frame)
         self.spec, self._log = spec.replay, log
-        for what, causes in (
-            ("dropped", log.counts.dropped),
-            ("repaired", log.counts.repaired),
-            ("noted", log.counts.noted),
-        ):
-            self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
+        self.counts |= log.counts.by_cause()
         is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
         # Numbers of rules, then of profiles given by job, then of idle power
         self._idle = len(self.spec.rules) + len(self._profile_ids)
-        self._logged, self._origin_ms = self._prepared(log)
-        self.classes, self._class_of = self._classes(builder)
-        self._n_days = max((int(self._logged.into_ms.max()) + 1) / MS_PER_DAY, 1)
+        # The log's jobs as the run will submit them, times since the first [ms], in slots
+        jobs, rule, self._origin_ms = self._prepared(log)
+        self.classes, class_id = self._classes(builder, rule, jobs.n_nodes)
+        self._logged = replace(jobs, class_id=class_id)
+        self._last_ms = int(jobs.submit_ms.max())
+        self._n_days = max((self._last_ms + 1) / MS_PER_DAY, 1)
 
     @property
     def jobs_per_day(self) -> float:
         """Jobs a day while the log plays."""
-        return self._logged.into_ms.size * self.spec.rate_factor / self._n_days
+        return len(self._logged) * self.spec.rate_factor / self._n_days
 
     @property
     def asked_nodes(self) -> float:
@@ -95,7 +81,7 @@ class ReplayedJobs(JobSource):
         clock = self._frame.clock
         self._first_ms, self._period_ms = self._placing()
         self._tiles = range(1)
-        if self.spec.repeats:  # also before the first one placed, so that the run begins full
+        if self.spec.repeat:  # also before the first one placed, so that the run begins full
             before_ms = self._first_ms - clock.begin_ms
             after_ms = clock.horizon_ms + MAX_SHIFT_MS - self._first_ms
             self._tiles = range(
@@ -109,7 +95,7 @@ class ReplayedJobs(JobSource):
                 "or leave it out, or play the log repeatedly (repeat: true)"
             )
         check_n_jobs(
-            self._logged.into_ms.size * len(self._tiles) * self.spec.rate_factor,
+            len(self._logged) * len(self._tiles) * self.spec.rate_factor,
             f"streams.{self.name}.replay",
             "lower rate_factor or shorten the run",
         )
@@ -135,28 +121,18 @@ class ReplayedJobs(JobSource):
     def _tile(self, tile: int) -> JobTable:
         """Return the jobs of one repetition that fall into the run, in the order of submission."""
         rows, submit_ms = self._on_wall(*self._repetition(tile))
-        frame, class_id = self._frame, self._class_of[rows]
+        frame, logged = self._frame, self._logged.take(rows)
         rng = stream(frame.seed, "replay", frame.name, "profile", tile)
-        duration_ms = self._logged.duration_ms[rows]
-        jobs = self._jobs(
-            submit_ms,
-            n_nodes=self._logged.n_nodes[rows],
-            duration_ms=duration_ms,
-            class_id=class_id,
-            profile_id=draw_profiles(self.classes, class_id, rng),
+        jobs = replace(
+            logged,
+            submit_ms=submit_ms,
+            profile_id=draw_profiles(self.classes, logged.class_id, rng),
             # A logged run time reaches from allocation to end: the start-up is a part of it, of
             # short jobs half at most.  ASSUMPTION [J]: they have started.
-            startup_ms=np.minimum(self._startups_ms(rows.size, tile), duration_ms // 2),
-            power_factor=np.where(
-                self._logged.rule[rows] == self._idle,
-                frame.node_type.idle_power_w / FLAT_POWER_W,
-                frame.node_type.busy_power_factor,
-            ),
-            requested_ms=self._logged.requested_ms[rows],
-            user_id=self._logged.user_id[rows],
+            startup_ms=np.minimum(self._startups_ms(rows.size, tile), logged.duration_ms // 2),
         )
         inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
-        if not self.spec.repeats:
+        if not self.spec.repeat:
             self._count("outside the run", int((~inside).sum()))
         kept = jobs.take(inside)
         return kept.take(np.argsort(kept.submit_ms, kind="stable"))
@@ -166,12 +142,12 @@ class ReplayedJobs(JobSource):
 
         Repetition 0 is the log itself, whole; the others play its whole weeks before and after it.
         """
-        into_ms, factor = self._logged.into_ms, self.spec.rate_factor
+        into_ms, factor = self._logged.submit_ms, self.spec.rate_factor
         shift_ms = tile * self._period_ms
         rows = np.arange(into_ms.size)
         if tile:
             at_ms = shift_ms + into_ms  # since the log's first job
-            beyond = (at_ms < 0) | (at_ms > into_ms.max())
+            beyond = (at_ms < 0) | (at_ms > self._last_ms)
             rows = np.flatnonzero((into_ms < self._period_ms) & beyond)
         late_ms = np.zeros(rows.size, dtype=np.int64)
         if factor != 1:
@@ -199,10 +175,11 @@ class ReplayedJobs(JobSource):
             kept.append((rows[shown], at_ms[shown]))
         return np.concatenate([r for r, _ in kept]), np.concatenate([ms for _, ms in kept])
 
-    def _prepared(self, log: JobLog) -> tuple[_LoggedJobs, int]:
+    def _prepared(self, log: JobLog) -> tuple[JobTable, Int16Array, int]:
         """Scale the log's jobs; drop those that can't be replayed, counted by cause.
 
-        Returns them with the time of the first: local where the wall clock places them.
+        Returns them with their rules and the time of the first: local where the wall clock places
+        them.
         """
         spec, records = self.spec, log.jobs
         rule = self._given_power(log, assign_classes(records, log.types, spec.rules, log.labels))
@@ -215,15 +192,20 @@ class ReplayedJobs(JobSource):
             time_ms = log.zone.local_ms(time_ms)
         origin_ms = int(time_ms.min())
         duration_ms = np.rint(records.duration_ms * spec.duration_factor).astype(np.int64)
-        scaled = _LoggedJobs(
+        node, none = self._frame.node_type, np.zeros(time_ms.size, dtype=np.int64)
+        jobs = self._jobs(
             np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64),
-            np.maximum(duration_ms, 1),
-            np.minimum(n_nodes[keep], self._frame.n_nodes).astype(np.int32),
-            rule[keep],
-            self._requested_ms(records),
-            records.user_id,
+            n_nodes=np.minimum(n_nodes[keep], self._frame.n_nodes).astype(np.int32),
+            duration_ms=np.maximum(duration_ms, 1),
+            class_id=none,
+            profile_id=none,
+            power_factor=np.where(
+                rule[keep] == self._idle, node.idle_power_w / FLAT_POWER_W, node.busy_power_factor
+            ),
+            requested_ms=self._requested_ms(records),
+            user_id=records.user_id,
         )
-        return scaled, origin_ms
+        return jobs, rule[keep], origin_ms
 
     def _playable(
         self, log: JobLog, rule: Int16Array, time_ms: Int64Array, n_nodes: Float64Array
@@ -327,11 +309,12 @@ class ReplayedJobs(JobSource):
         if n:
             self.counts[cause] = n
 
-    def _classes(self, builder: LibraryBuilder) -> tuple[tuple[StreamClass, ...], Int16Array]:
+    def _classes(
+        self, builder: LibraryBuilder, rule: Int16Array, slots: Int32Array
+    ) -> tuple[tuple[StreamClass, ...], Int16Array]:
         """Return one class per rule and node count that occurs, and the class of each job."""
-        logged = self._logged
         pairs, class_of, n_jobs = np.unique(
-            np.stack([logged.rule.astype(np.int64), logged.n_nodes]),
+            np.stack([rule.astype(np.int64), slots]),
             axis=1, return_inverse=True, return_counts=True,
         )  # fmt: skip
         found, per_node = [], self._frame.slots_per_node
@@ -342,7 +325,7 @@ class ReplayedJobs(JobSource):
                 workload=workload,
                 n_nodes=n_nodes,
                 n_gpus=n_slots / SLOTS_PER_GPU if n_slots < per_node else None,
-                probability=n / logged.rule.size,
+                probability=n / rule.size,
                 scale_from_n_nodes=None if source == n_nodes else source,
                 flexibility=self._stream.flexibility if rule_id < self._idle else None,
             )
@@ -376,7 +359,7 @@ class ReplayedJobs(JobSource):
 
     def _placing(self) -> tuple[int, int]:
         """Return where the log's first job goes in the run, and the period of repetition [ms]."""
-        span_ms = int(self._logged.into_ms.max()) + 1
+        span_ms = self._last_ms + 1
         start = self._frame.clock.start
         match self.spec.align:
             case "start":
@@ -391,7 +374,7 @@ class ReplayedJobs(JobSource):
                     return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
                 return self._local_ms() - _ms_since(_EPOCH, start), span_ms
         weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
-        if self.spec.repeats and not weeks:
+        if self.spec.repeat and not weeks:
             raise self._error(
                 f".align: {self.spec.log} spans "
                 f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
@@ -400,7 +383,7 @@ class ReplayedJobs(JobSource):
         into_week_ms = (self._local_ms() - _ms_since(_EPOCH, _MONDAY)) % MS_PER_WEEK
         run_into_week_ms = _ms_since(_MONDAY, start) % MS_PER_WEEK
         first_ms = (into_week_ms - run_into_week_ms) % MS_PER_WEEK
-        return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeats else span_ms
+        return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeat else span_ms
 
     def _local_ms(self) -> int:
         """Return the first job's time on the log's own clock [ms since 1970].
@@ -417,7 +400,7 @@ class ReplayedJobs(JobSource):
         if self._log.is_relative:
             return "its times count from its start"
         first = _EPOCH + timedelta(milliseconds=self._local_ms())
-        last = first + timedelta(milliseconds=int(self._logged.into_ms.max()))
+        last = first + timedelta(milliseconds=self._last_ms)
         start = self._frame.clock.start
         return f"it spans {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run starts {start}"
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.jit import njit
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.job_streams import PowerSmoothing
 from diploee.tables import Float64Array, Int64Array, Table, column
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 

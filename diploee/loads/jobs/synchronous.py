@@ -36,14 +36,14 @@ from diploee.loads.jobs.training_phases import (
     poisson_gaps,
     training_phases,
 )
-from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles import PowerProfile
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario import JobClass, JobStream
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.scenario.times import end_of
 from diploee.schedule.context import DRAW_MS, JobTable
@@ -84,7 +84,7 @@ class _Kind:
         smoothing: PowerSmoothing | None,
         builder: LibraryBuilder,
     ) -> None:
-        self.spec, self.frame, self.label, self.smoothing = spec, frame, label, smoothing
+        self.spec, self.frame, self.label = spec, frame, label
         self.n_nodes = spec.nodes(frame.node_type.n_gpus)
         self.n_gpus = self.n_nodes * frame.node_type.n_gpus
         self.spares = spec.spares(self.n_nodes)
@@ -236,12 +236,9 @@ class _Kind:
             notes += f"; {FAST} {MEASURED_HZ:g} Hz that measured profiles support"
         own = shares = self.own_loops[loop]
         if self.smoothed is not None:
-            assert self.smoothing is not None
-            shares = self.smoothed.loops[loop]
-            _, burnt = smoothed_loop(own, PROFILE_STEP_MS / MS_PER_S, self.smoothing)
-            notes += (
-                f"; {smoothing_note(self.smoothing, burnt / own.sum(), shares.size / own.size - 1)}"
-            )
+            shares, spec = self.smoothed.loops[loop], self.smoothed.spec
+            _, burnt = smoothed_loop(own, PROFILE_STEP_MS / MS_PER_S, spec)
+            notes += f"; {smoothing_note(spec, burnt / own.sum(), shares.size / own.size - 1)}"
             waits = [f"{wait_ms / MS_PER_S:g} s" for wait_ms in self.waits_ms]
             notes += (
                 f", and {waits[0]} at each checkpoint, {waits[1]} at the start and {waits[2]} "
@@ -265,25 +262,21 @@ class _Kind:
         # The levels are of the TDP: `busy_power_factor`, which weights hold, does not apply.
         idle_w = self.power_w(0.0)
         power_w = idle_w + shares * (self.power_w(1.0) - idle_w)
-        dt_s = PROFILE_STEP_MS / MS_PER_S
-        return PowerProfile(
-            profile_id=profile_id,
+        flat = flat_profile(profile_id, SOURCE)
+        provenance = replace(
+            flat.provenance,
+            bandwidth_hz=0.44 / flat.provenance.sampling_interval_s,
+            power_boundary=DEVICE_POWER,
+            notes=notes,
+            gpus_per_node=frame.node_type.n_gpus,
+            gpu_tdp_w=frame.node_type.gpu_tdp_w,
+        )
+        return replace(
+            flat,
             workload=self.label,
             n_nodes=self.held_nodes,
-            dt_ms=PROFILE_STEP_MS,
             power_w=(power_w / frame.node_type.busy_power_factor).astype(np.float32),
-            provenance=Provenance(
-                kind="reference",
-                source=SOURCE,
-                licence="none",
-                sampling_interval_s=dt_s,
-                averaging_window_s=dt_s,
-                bandwidth_hz=0.44 / dt_s,
-                power_boundary=DEVICE_POWER,
-                notes=notes,
-                gpus_per_node=frame.node_type.n_gpus,
-                gpu_tdp_w=frame.node_type.gpu_tdp_w,
-            ),
+            provenance=provenance,
             periodic=periodic,
         )
 

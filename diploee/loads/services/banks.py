@@ -24,7 +24,7 @@ import numpy as np
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
 from diploee.jit import njit
-from diploee.loads.services.curves import Curves, PowerCurve, PowerSample
+from diploee.loads.services.curves import PowerCurve, PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.power.direct import EnergyTables, energies_within, steady_energies_within
@@ -32,7 +32,7 @@ from diploee.power.node_ac import ac_profile_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import capped_power_w, cpu_power_w
-from diploee.scenario import Facility, NodeType
+from diploee.scenario import NodeType
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
@@ -65,23 +65,19 @@ class BankLoad:
         Nodes that play profiles.
     library : ProfileLibrary
         The profiles of `banks` behind those of the loads before.
-    standby_w : sequence of float
-        Power of a waiting node of each service [W], stream after stream.
     ac_profiles : mapping of int to PowerProfile, optional
         Those of them that are sums over nodes, at the nodes' AC input where that is modelled.
     """
 
     columns: Columns = ()
-    replicas: Sequence[Any] = ()
 
     def __init__(
         self,
         banks: Sequence[Bank],
         library: ProfileLibrary,
-        standby_w: Sequence[float] = (),
         ac_profiles: Mapping[int, PowerProfile] | None = None,
     ) -> None:
-        self.banks, self.library, self.standby_w = banks, library, standby_w
+        self.banks, self.library = banks, library
         self.ac_profiles = ac_profiles or {}
         self.profile_ids = {i for bank in banks for i in np.unique(bank.profile_id).tolist()}
 
@@ -117,7 +113,9 @@ class Bank:
     weight: Float64Array  # factor on the profile's power; 0 where nothing is played
     profile_id: Int32Array  # index of the profile
     offset_ms: Int64Array  # place in the profile at which the piece starts [ms]
-    service: int = 0  # number of the service, counted over the plans
+    # What plays it and explains events: a service, or replicas with `stream`, `pool` and
+    # `mean_replicas(begin_ms, end_ms)`
+    of: Any = None
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
         """Return the segments that start in a span of time, as `BankLoad.between` says."""
@@ -183,55 +181,6 @@ def beyond_idle_w(
     return total_w
 
 
-def serving_segments(
-    plans: Sequence[ServicePlan],
-    curves: Curves,
-    facility: Facility,
-    seed: int,
-    library: ProfileLibrary,
-) -> BankLoad:
-    """Lower the plans of all request streams.
-
-    Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
-    the lowest measured rate an instance draws that rate's power, and so do instances that start
-    up and nodes in warm standby; above the highest, the highest rate's.
-    """
-    profiles: list[PowerProfile] = []
-    ac_profiles: dict[int, PowerProfile] = {}
-    banks: list[Bank] = []
-    standby_w: list[float] = []
-    for plan in plans:
-        node = facility.node_type_of(plan.pool)
-        for service in plan.services:
-            curve = curves[plan.stream, service.name].power
-            for bank, own, of_ac in _banks(plan, service, curve, node, seed):
-                first = len(library) + len(profiles)
-                profile_id = (bank.profile_id + first).astype(np.int32)
-                ac_profiles.update(enumerate(of_ac, first))
-                banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
-                profiles += own
-            standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
-    return BankLoad(banks, library.extended(profiles), standby_w, ac_profiles)
-
-
-def _banks(
-    plan: ServicePlan, service: PlannedService, curve: PowerCurve, node: NodeType, seed: int
-) -> Iterator[Played]:
-    """Yield a service's banks: serving, then starting up or in standby."""
-    served, nodes = service.served, service.nodes_per_instance
-    serving = served.n_serving
-    make = _BankMaker(plan, service, curve, node, seed)
-    yield make.bank("serving", nodes, serving, service.uncapped_rate_rps, serving * nodes)
-    starting = (served.n_instances - serving) * nodes
-    standby = service.n_standby_nodes
-    waiting = starting + standby
-    if waiting.any():
-        yield make.bank("waiting", 1, waiting, np.zeros(waiting.size), starting)
-    if standby.any():
-        # Nodes in standby are not busy, so that their idle power is counted, but draw their own.
-        yield make.idle(node.idle_power_w, -standby.astype(np.float64))
-
-
 def shared_counts(n_instances: Int64Array) -> Int64Array:
     """Return the number of instances whose sums of samples stand for each number.
 
@@ -270,14 +219,32 @@ order of their levels, and the number of each place in that order."""
 
 
 @dataclass(frozen=True, eq=False)
-class _BankMaker:
-    """State that the banks of one service share."""
+class ServiceBanks:
+    """The banks of one service: serving, then starting up or in standby.
+
+    Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
+    the lowest measured rate an instance draws that rate's power, and so do instances that start
+    up and nodes in warm standby; above the highest, the highest rate's.
+    """
 
     plan: ServicePlan
     service: PlannedService
     curve: PowerCurve
     node: NodeType
     seed: int
+
+    def __iter__(self) -> Iterator[Played]:
+        service, served, nodes = self.service, self.service.served, self.service.nodes_per_instance
+        serving = served.n_serving
+        yield self.bank("serving", nodes, serving, service.uncapped_rate_rps, serving * nodes)
+        starting = (served.n_instances - serving) * nodes
+        standby = service.n_standby_nodes
+        waiting = starting + standby
+        if waiting.any():
+            yield self.bank("waiting", 1, waiting, np.zeros(waiting.size), starting)
+        if standby.any():
+            # They are not busy, so that their idle power is counted, but draw their own.
+            yield self.idle(self.node.idle_power_w, -standby.astype(np.float64))
 
     @cached_property
     def samples(self) -> tuple[PowerSample, ...]:

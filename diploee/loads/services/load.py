@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy as np
 from diploee.columns import Column
 from diploee.facility.base import Block, Values
 from diploee.jit import njit
-from diploee.loads.services.banks import BankLoad, serving_segments
+from diploee.loads.services.banks import Bank, BankLoad, ServiceBanks
 from diploee.loads.services.metrics import request_metrics
-from diploee.loads.services.plan import plan_services
+from diploee.loads.services.plan import ServicePlanner
 from diploee.loads.services.service_plan import ServicePlan, service_labels
-from diploee.profiles import ProfileLibrary
+from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
 from diploee.units import MS_PER_S
@@ -148,17 +149,28 @@ class ServicesLoad(BankLoad):
         self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary, answering: bool = False
     ) -> None:
         flexibility, facility, seed = scenario.flexibility, scenario.facility, scenario.seed
-        self.plans: Sequence[ServicePlan] = plan_services(
-            scenario.request_streams,
-            facility,
-            scenario.clock,
-            seed,
-            inputs.curves,
-            inputs.traces,
-            flexibility.spans_ms(scenario.clock) if answering and flexibility else (),
-        )
-        lowered = serving_segments(self.plans, inputs.curves, facility, seed, library)
-        super().__init__(lowered.banks, lowered.library, lowered.standby_w, lowered.ac_profiles)
+        capped = flexibility.spans_ms(scenario.clock) if answering and flexibility else ()
+        self.plans: Sequence[ServicePlan] = [
+            ServicePlanner(scenario, name, inputs, capped).plan()
+            for name in scenario.request_streams
+        ]
+        profiles: list[PowerProfile] = []
+        ac_profiles: dict[int, PowerProfile] = {}
+        banks = list[Bank]()
+        self.standby_w = list[float]()
+        """Power of a node of each service while it waits [W], stream after stream."""
+        for plan in self.plans:
+            node = facility.node_type_of(plan.pool)
+            for service in plan.services:
+                curve = inputs.curves[plan.stream, service.name].power
+                for bank, own, of_ac in ServiceBanks(plan, service, curve, node, seed):
+                    first = len(library) + len(profiles)
+                    profile_id = (bank.profile_id + first).astype(np.int32)
+                    ac_profiles.update(enumerate(of_ac, first))
+                    banks.append(replace(bank, profile_id=profile_id, of=service))
+                    profiles += own
+                self.standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
+        super().__init__(banks, library.extended(profiles), ac_profiles)
 
     @property
     def bend(self) -> bool:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.loads.jobs.rates import bisect
 from diploee.loads.services.capacity import Capacity, reserve_nodes, service_capacity
-from diploee.loads.services.curves import Curves, LatencyCurve
-from diploee.loads.services.replayed_rates import trace_counts
-from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.curves import LatencyCurve
 from diploee.loads.services.requests import request_rates
 from diploee.loads.services.service_plan import (
     PlannedService,
@@ -31,11 +29,14 @@ from diploee.loads.services.timeline import (
     serve_requests,
 )
 from diploee.profiles.derived import CapLevels
-from diploee.scenario import Facility, RequestStream, Service
+from diploee.scenario import RequestStream, Scenario, Service
 from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S
+
+if TYPE_CHECKING:
+    from diploee.inputs import Inputs
 
 MAX_DOUBLINGS = 60
 TOLERANCE = 1e-6
@@ -44,56 +45,32 @@ TOLERANCE = 1e-6
 _S_PER_DAY = MS_PER_DAY / MS_PER_S
 
 
-def plan_services(
-    specs: Mapping[str, RequestStream],
-    facility: Facility,
-    clock: RunClock,
-    seed: int,
-    curves: Curves,
-    traces: Mapping[str, RequestTrace],
-    events_ms: Sequence[tuple[int, int]] = (),
-) -> list[ServicePlan]:
-    """Plan instances and served requests of all request streams, to the ms.
+class ServicePlanner:
+    """Everything about one stream that does not depend on its mean rate.
 
     Flexible services are capped in the spans `events_ms`, in order and apart; their mean rate is
-    that without events. `traces` are by the keys of `RequestStream.replays`.
-
-    Raises
-    ------
-    WorkloadError
-        If a latency cap can't be kept, a service with requests has no nodes, or a target
-        utilization is out of reach.
+    that without events. A latency cap that can't be kept and a service with requests but without
+    nodes are a `WorkloadError`, as is a target utilization out of reach.
     """
-    return [
-        _Planner(spec, name, facility, clock, seed, curves, traces, events_ms).plan()
-        for name, spec in specs.items()
-    ]
-
-
-class _Planner:
-    """Everything about one stream that does not depend on its mean rate."""
 
     def __init__(
-        self,
-        spec: RequestStream,
-        name: str,
-        facility: Facility,
-        clock: RunClock,
-        seed: int,
-        curves: Curves,
-        traces: Mapping[str, RequestTrace],
-        events_ms: Sequence[tuple[int, int]],
+        self, scenario: Scenario, name: str, inputs: Inputs, events_ms: Sequence[tuple[int, int]]
     ) -> None:
-        self.standing, self.horizon_ms = facility.pools[spec.pool].standing(clock), clock.horizon_ms
-        self.rates = request_rates(spec, name, clock, seed, traces, self.standing)
+        spec, clock, seed = scenario.request_streams[name], scenario.clock, scenario.seed
+        pools = scenario.facility.pools
+        self.standing, self.horizon_ms = pools[spec.pool].standing(clock), clock.horizon_ms
+        self.rates = request_rates(scenario, name, inputs.traces)
         if self.rates.shares:
             of_shares = zip(spec.services.items(), self.rates.shares, strict=True)
             services = {key: s.model_copy(update={"probability": p}) for (key, s), p in of_shares}
             spec = spec.model_copy(update={"services": services})
         self.spec, self.name = spec, name
-        self.counts = _import_counts(spec, name, traces)
-        self.pool_id = list(facility.pools).index(spec.pool)
-        self.latency = [curves[name, service].latency for service in spec.services]
+        self.counts: dict[str, int] = {}
+        for key in spec.replays(name):
+            of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
+            self.counts |= inputs.traces[key].counts.by_cause(of_service)
+        self.pool_id = list(pools).index(spec.pool)
+        self.latency = [inputs.curves[name, service].latency for service in spec.services]
         self.caps = [_cap(service, events_ms) for service in spec.services.values()]
         self.capacities = _capacities(spec, name, self.latency)
         # From when on, and the nodes of each service then, shape (S,).
@@ -109,66 +86,53 @@ class _Planner:
         Caps of events hold where `capped`.
         """
         found = []
-        for row, (service, rules) in enumerate(
-            zip(self.spec.services.values(), self.rules, strict=True)
-        ):
-            rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
-            parts = []
-            spans_ms = pairwise([*self.phases_ms, self.horizon_ms])
-            for span_ms, nodes in zip(spans_ms, self.nodes, strict=True):
-                most = int(nodes[row]) // service.nodes_per_instance
-                over = self.rates.over(rate_rps, *span_ms)
-                cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps, most)
-                parts.append((cut_ms[:-1], cut_rps, np.full(cut_rps.size, most)))
-            starts_ms, piece_rps, n_max = map(np.concatenate, zip(*parts, strict=True))
-            edges_ms = np.append(starts_ms, self.horizon_ms)
-            cap = self.caps[row] if capped else None
-            if cap is None or not cap.windows_ms:
-                found.append(serve_requests(edges_ms, piece_rps, rules, n_max))
-            else:
-                served = self._serve_capped(edges_ms, piece_rps, n_max, rate_rps, rules, cap)
-                found.append(served)
+        for row, (cap, rules) in enumerate(zip(self.caps, self.rules, strict=True)):
+            pieces = self._pieces(row, mean_rate_rps, cap if capped else None)
+            edges_ms = np.append(pieces[0], self.horizon_ms)
+            found.append(serve_requests(edges_ms, pieces[1], rules, *pieces[2:]))
         return found
 
-    def _serve_capped(
-        self,
-        edges_ms: Int64Array,
-        piece_rps: Float64Array,
-        n_max: Int64Array,
-        rate_rps: Float64Array,
-        rules: ScalingRules,
-        cap: ServiceCap,
-    ) -> ServedRequests:
-        """Serve pieces of time with a cap in some windows, which are cut anew by its crossings.
+    def _pieces(self, row: int, mean_rate_rps: float, cap: ServiceCap | None) -> tuple[Any, ...]:
+        """Return start [ms], rate [1/s], most instances and speed of a service's pieces of time.
 
-        Pieces outside keep their edges and rates to the last bit, one across an edge is split.
+        Pieces outside of a cap's windows keep their edges and rates to the last bit; one across an
+        edge of a window is split.
         """
-        parts = []
+        service = list(self.spec.services.values())[row]
+        rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
+        max_rps = self.rules[row].max_rate_rps
+        edges_ms = [*self.phases_ms, self.horizon_ms]
 
-        def keep(begin_ms: int, end_ms: int) -> None:
-            low = int(np.searchsorted(edges_ms, begin_ms, side="right")) - 1
-            rows = slice(low, int(np.searchsorted(edges_ms, end_ms)))
-            parts.append((np.maximum(edges_ms[rows], begin_ms), piece_rps[rows], n_max[rows]))
+        def cut(begin_ms: int, end_ms: int, speed: float) -> tuple[Any, ...]:
+            """Cut the phases of a span where the rate passes a multiple of an instance's."""
+            parts = []
+            for (from_ms, until_ms), nodes in zip(pairwise(edges_ms), self.nodes, strict=True):
+                span_ms = max(begin_ms, from_ms), min(end_ms, until_ms)
+                if span_ms[0] < span_ms[1]:
+                    most = int(nodes[row]) // service.nodes_per_instance
+                    over = self.rates.over(rate_rps, *span_ms)
+                    cut_ms, cut_rps = cut_at_crossings(*over, max_rps * speed, most)
+                    of_all = (np.full(cut_rps.size, value) for value in (most, speed))
+                    parts.append((cut_ms[:-1], cut_rps, *of_all))
+            return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
-        from_ms, end_ms = int(edges_ms[0]), int(edges_ms[-1])
-        for window_ms in cap.windows_ms:
-            begin_ms, until_ms = max(window_ms[0], from_ms), min(window_ms[1], end_ms)
-            if begin_ms >= until_ms:
+        pieces = cut(edges_ms[0], self.horizon_ms, 1.0)
+        windows_ms, speed = ((), 1.0) if cap is None else (cap.windows_ms, cap.speed)
+        for window_ms in windows_ms:
+            begin_ms, end_ms = max(window_ms[0], edges_ms[0]), min(window_ms[1], self.horizon_ms)
+            if begin_ms >= end_ms:
                 continue
-            if begin_ms > from_ms:
-                keep(from_ms, begin_ms)
-            inner = [t for t in self.phases_ms if begin_ms < t < until_ms]
-            for span_ms in pairwise([begin_ms, *inner, until_ms]):
-                most = int(n_max[np.searchsorted(edges_ms, span_ms[0], side="right") - 1])
-                over = self.rates.over(rate_rps, *span_ms)
-                cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps * cap.speed, most)
-                parts.append((cut_ms[:-1], cut_rps, np.full(cut_rps.size, most)))
-            from_ms = until_ms
-        if from_ms < end_ms:
-            keep(from_ms, end_ms)
-        starts_ms, rates_rps, most_of = map(np.concatenate, zip(*parts, strict=True))
-        speed = np.where(cap.holds(starts_ms), cap.speed, 1.0)
-        return serve_requests(np.append(starts_ms, end_ms), rates_rps, rules, most_of, speed)
+            first = np.searchsorted(pieces[0], begin_ms)
+            last = np.searchsorted(pieces[0], end_ms, side="right") - 1
+            last = pieces[0].size if end_ms == self.horizon_ms else last
+            inside = cut(begin_ms, end_ms, speed)
+            after = [of_pieces[last:] for of_pieces in pieces]
+            after[0] = np.maximum(after[0], end_ms)
+            pieces = tuple(
+                np.concatenate([of_pieces[:first], within, later])
+                for of_pieces, within, later in zip(pieces, inside, after, strict=True)
+            )
+        return pieces
 
     def utilization(self, mean_rate_rps: float) -> float:
         """Return the mean node occupancy of the pool over the run at a mean rate, 0-1 (Eq. 1)."""
@@ -185,15 +149,15 @@ class _Planner:
             stand_s = self.standing.node_ms(self.horizon_ms) / MS_PER_S
         return node_s / stand_s
 
-    def match(self) -> tuple[float, int]:
-        """Return the mean rate [1/s] that is given or meets the target, and the evaluations."""
+    def match(self) -> tuple[float, int, str]:
+        """Return the mean rate [1/s] that is given or met, the evaluations and which of these."""
         spec = self.spec
         if spec.request_rate_rps is not None:
-            return spec.request_rate_rps, 0
+            return spec.request_rate_rps, 0, "given"
         if spec.requests_per_day is not None:
-            return spec.requests_per_day / _S_PER_DAY, 0
+            return spec.requests_per_day / _S_PER_DAY, 0, "given"
         if self.rates.trace_rate_rps is not None and spec.target_utilization is None:
-            return self.rates.trace_rate_rps, 0
+            return self.rates.trace_rate_rps, 0, "replayed" if spec.replay is not None else "given"
         target = spec.target_utilization
         assert target is not None
         if self.utilization(0.0) > target:
@@ -212,18 +176,12 @@ class _Planner:
                 )
             high, steps = 2 * high, steps + 1
         rate_rps, _, more = bisect(self.utilization, target, 0.0, high, TOLERANCE)
-        return rate_rps, steps + more
-
-    def _match_kind(self) -> str:
-        if self.spec.target_utilization is not None:
-            return "plan"
-        scaled = self.spec.request_rate_rps or self.spec.requests_per_day
-        return "replayed" if self.spec.replay is not None and not scaled else "given"
+        return rate_rps, steps + more, "plan"
 
     def plan(self) -> ServicePlan:
         """Find the mean rate and lay out the plan."""
         spec = self.spec
-        mean_rps, steps = self.match()
+        mean_rps, steps, kind = self.match()
         undisturbed = self.serve(mean_rps)
         capped = any(cap is not None and cap.windows_ms for cap in self.caps)
         served = self.serve(mean_rps, capped=True) if capped else undisturbed
@@ -231,7 +189,7 @@ class _Planner:
         match = RequestMatch(
             stream=self.name,
             requests_per_day=mean_rps * _S_PER_DAY,
-            match=self._match_kind(),
+            match=kind,
             target_utilization=target,
             matched_utilization=reached,
             residual=None if target is None else reached - target,
@@ -242,9 +200,21 @@ class _Planner:
             self._planned(row, name, of_service, mean_rps)
             for row, (name, of_service) in enumerate(zip(spec.services, served, strict=True))
         )
-        notes = _former_keys(spec)
+        place = f"request_streams.{self.name}"
+        warnings = [
+            f"{place}.services.{name}: {text}"
+            for name, capacity in zip(spec.services, self.capacities, strict=True)
+            for text in capacity.warnings
+        ]
+        if (std := spec.minute_jitter_relative_std) > 0:
+            warnings.insert(
+                0,
+                f"{place}.minute_jitter_relative_std froze one factor per minute of the week; it "
+                f"is read as fluctuation: {{relative_std: {std:g}}}, which is new in every week; "
+                "write that",
+            )
         calendar = None if spec.replays(self.name) else replace(self.rates, draws=None)
-        return ServicePlan(self.name, spec.pool, self.pool_id, services, match, notes, calendar)
+        return ServicePlan(self.name, spec.pool, self.pool_id, services, match, warnings, calendar)
 
     def _planned(
         self, row: int, name: str, served: ServedRequests, mean_rps: float
@@ -252,9 +222,7 @@ class _Planner:
         """Return a service with its latency and reserved nodes, piece by piece of time."""
         service, rules, cap = self.spec.services[name], self.rules[row], self.caps[row]
         starts_ms = served.edges_ms[:-1]
-        speed = np.ones(starts_ms.size)
-        if cap is not None:
-            speed[cap.holds(starts_ms)] = cap.speed
+        speed = np.ones(starts_ms.size) if cap is None else cap.speed_at(starts_ms)
         each_rps = served.served_rps / np.maximum(served.n_serving, 1) / speed
         latency_s = np.full(each_rps.size, np.nan)
         beyond = np.zeros(each_rps.size, dtype=bool)
@@ -297,27 +265,6 @@ class _Planner:
         return np.concatenate(rises)
 
 
-def _import_counts(
-    spec: RequestStream, name: str, traces: Mapping[str, RequestTrace]
-) -> dict[str, int]:
-    """Return what the imports of a stream's traces left out or changed, by cause."""
-    counts: dict[str, int] = {}
-    for key in spec.replays(name):
-        of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
-        counts |= {f"{of_service}{cause}": n for cause, n in trace_counts(traces[key]).items()}
-    return counts
-
-
-def _former_keys(spec: RequestStream) -> tuple[str, ...]:
-    if not spec.minute_jitter_relative_std > 0:
-        return ()
-    return (
-        ".minute_jitter_relative_std froze one factor per minute of the week; it is read as "
-        f"fluctuation: {{relative_std: {spec.minute_jitter_relative_std:g}}}, which is new in "
-        "every week; write that",
-    )
-
-
 def _nodes_of_phases(
     spec: RequestStream,
     standing: StandingNodes,
@@ -326,42 +273,26 @@ def _nodes_of_phases(
 ) -> list[Int64Array]:
     """Return the reserved nodes of a stream's services in each phase; no service loses any.
 
-    ASSUMPTION: nodes that are given are reserved from the first node on [J].
-    """
-    found: list[Int64Array] = []
-    per_instance = np.array([s.nodes_per_instance for s in spec.services.values()])
-    for n_nodes in standing.at(np.array(phases_ms)).astype(int).tolist():
-        least = found[-1] // per_instance * per_instance if found else None
-        found.append(
-            reserved_nodes(spec, n_nodes, capacities, least)
-            if n_nodes
-            else np.zeros(per_instance.size, dtype=np.int64)
-        )
-    return found
-
-
-def reserved_nodes(
-    spec: RequestStream,
-    pool_n_nodes: int,
-    capacities: list[Capacity],
-    least: Int64Array | None = None,
-) -> Int64Array:
-    """Return the reserved nodes of a stream's services: as given, the others by Eq. 7.
-
-    Services without `reserved_nodes` share what the others leave of the pool.
+    They are as given, from the first node on (ASSUMPTION [J]); services without `reserved_nodes`
+    share by Eq. 7 what the others leave of the pool.
     """
     services = list(spec.services.values())
-    nodes = np.array([s.reserved_nodes or 0 for s in services], dtype=np.int64)
-    open_ = [k for k, service in enumerate(services) if service.reserved_nodes is None]
-    if open_:
-        nodes[open_] = reserve_nodes(
-            pool_n_nodes - int(nodes.sum()),
-            [services[k].probability or 0.0 for k in open_],
-            [services[k].nodes_per_instance for k in open_],
-            [capacities[k].max_request_rate_rps for k in open_],
-            None if least is None else least[open_],
-        )
-    return nodes
+    per_instance = np.array([s.nodes_per_instance for s in services])
+    given = np.array([s.reserved_nodes or 0 for s in services], dtype=np.int64)
+    shares = [k for k, service in enumerate(services) if service.reserved_nodes is None]
+    found: list[Int64Array] = []
+    for n_nodes in standing.at(np.array(phases_ms)).astype(int).tolist():
+        nodes = given.copy() if n_nodes else np.zeros_like(given)
+        if n_nodes and shares:
+            nodes[shares] = reserve_nodes(
+                n_nodes - int(given.sum()),
+                [services[k].probability or 0.0 for k in shares],
+                per_instance[shares].tolist(),
+                [capacities[k].max_request_rate_rps for k in shares],
+                (found[-1] // per_instance * per_instance)[shares] if found else None,
+            )
+        found.append(nodes)
+    return found
 
 
 def _capacities(
@@ -386,6 +317,7 @@ def _scaling_rules(
         spec.services.items(), capacities, nodes.tolist(), strict=True
     ):
         n_max = n_nodes // service.nodes_per_instance
+        interval_ms = round(service.scaling_interval_s * MS_PER_S)
         fewest = max(service.min_instances, 1 if (service.probability or 0) > 0 else 0)
         if n_max < fewest:
             raise WorkloadError(
@@ -394,6 +326,7 @@ def _scaling_rules(
                 f"{fewest}; reserve more nodes or enlarge the pool, its first phase where "
                 "it has any"
             )
+        rng = stream(seed, "requests", name, "scaling", service_name)
         rules.append(
             ScalingRules(
                 # What an instance gets beyond what it completes would wait beside idle nodes.
@@ -403,19 +336,13 @@ def _scaling_rules(
                 n_min=service.min_instances,
                 startup_ms=round(service.startup_s * MS_PER_S),
                 cooldown_ms=round(service.cooldown_s * MS_PER_S),
-                interval_ms=round(service.scaling_interval_s * MS_PER_S),
-                phase_ms=_phase_ms(service, seed, name, service_name),
+                interval_ms=interval_ms,
+                # A time of day at which it decides to scale, so that not all services do so at once
+                phase_ms=int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0,
                 drain_s=spec.overload.drain_time_s,
             )
         )
     return rules
-
-
-def _phase_ms(service: Service, seed: int, name: str, service_name: str) -> int:
-    """Return a time of day at which a service decides to scale, so that not all do so at once."""
-    interval_ms = round(service.scaling_interval_s * MS_PER_S)
-    rng = stream(seed, "requests", name, "scaling", service_name)
-    return int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0
 
 
 def _cap(service: Service, events_ms: Sequence[tuple[int, int]]) -> ServiceCap | None:

@@ -1,4 +1,4 @@
-"""`RequestTrace`: requests of a real service, counted per time step, whatever the format."""
+"""`RequestTrace`: requests of a real service per time step, and how they are laid over a run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diploee.clock import UTC_ZONE, Zone
+from diploee.clock import UTC_ZONE, RunClock, Zone
 from diploee.errors import WorkloadError, did_you_mean, one_of
 from diploee.loads.import_counts import ImportCounts
+from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
+
+LONGEST_STEP_MS = MS_PER_MIN
+MOST_STEPS = 2**20
+"""Steps of a run from which those of its trace are longer than its resolution."""
+
+_STEPS_S = (1, 2, 3, 5, 10, 15, 20, 30, 60)
+
+LACKING_MS = MS_PER_H
+"""By so much a trace may be shorter than whole weeks.  ASSUMPTION [J]."""
+
+_MONDAY_MS = 4 * MS_PER_DAY
+"""1970-01-05, a Monday."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,3 +112,110 @@ class RequestTrace:
             )
         rows: Float64Array = self.n_requests[self.services.index(service)]
         return rows
+
+
+def replayed_rates(
+    trace: RequestTrace, replay: RequestReplay, clock: RunClock, step_ms: int
+) -> Float64Array:
+    """Lay a trace, or a service of it, over a run: the request rate in each of its steps.
+
+    The cumulative requests are differenced at the edges of the run's steps, so that no request is
+    lost or made up whatever the two steps are. Within a step of the trace requests are spread
+    evenly. A `time_factor` of 2 plays the trace at half the rate for twice as long. By `tile`:
+
+    - ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and again.
+    - ``"week"``: its whole weeks, repeated, and placed so that every request keeps its weekday and
+      time of day by the wall clock of the run: requests of an hour that the clock leaves out are
+      left out, those of one that comes twice come twice. The trace's own clock is that of
+      `RequestTrace.zone` at its begin; where it is relative, `zero_hour_of_week` is the hour of the
+      week of its origin in the run's local time. The rest is left out; a week may lack an hour.
+    - ``"none"``: once, from the start of the run; no requests after its end.
+    """
+    tile = replay.tile
+    if tile == "none" and clock.warm_up_ms:
+        raise WorkloadError(
+            f"warm_up is {clock.warm_up_ms / MS_PER_H:g} h, but {trace.source}, played once, has "
+            "nothing before the start of the run; leave warm_up out, or set tile: repeat or week"
+        )
+    requests = trace.requests_of(replay.service) * replay.rate_factor
+    until = np.concatenate(([0.0], np.cumsum(requests)))
+    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * replay.time_factor
+    ends_ms = step_edges_ms(clock.begin_ms, clock.horizon_ms, step_ms)
+    period_ms, at_ms = edge_ms[-1], np.stack([ends_ms[:-1], ends_ms[1:]]).astype(np.float64)
+    if tile == "week":
+        n_weeks = int((period_ms + LACKING_MS) / MS_PER_WEEK * (1 + 1e-12))
+        if not n_weeks:
+            raise WorkloadError(
+                f"{trace.source}: spans {period_ms / MS_PER_DAY:.2f} days, tiling by weeks needs "
+                "seven; tile it with 'repeat' or 'none'"
+            )
+        period_ms = float(n_weeks * MS_PER_WEEK)
+        # A step has the offset of its start: what the clock leaves out falls between two steps.
+        into_week_ms = clock.wall.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
+        at_ms += into_week_ms - _trace_into_week_ms(trace, replay.zero_hour_of_week)
+    if tile == "none":
+        cumulative = np.interp(at_ms, edge_ms, until)
+    else:
+        round_, into_ms = np.divmod(at_ms, period_ms)
+        of_period = float(np.interp(period_ms, edge_ms, until))
+        cumulative = round_ * of_period + np.interp(into_ms, edge_ms, until)
+    # Rounding where repetitions meet must not give a rate just below zero.
+    in_step: Float64Array = np.maximum(cumulative[1] - cumulative[0], 0.0)
+    return in_step / (np.diff(ends_ms) / MS_PER_S)
+
+
+def step_edges_ms(begin_ms: int, horizon_ms: int, step_ms: int) -> Int64Array:
+    """Return the edges of steps counted from the start of a run; the outer ones may be cut."""
+    first_ms = -(-begin_ms // step_ms) * step_ms
+    edges_ms = np.append(np.arange(first_ms, horizon_ms, step_ms, dtype=np.int64), horizon_ms)
+    return edges_ms if first_ms == begin_ms else np.insert(edges_ms, 0, begin_ms)
+
+
+def _trace_into_week_ms(trace: RequestTrace, zero_hour_of_week: float) -> float:
+    """Return the local time of a trace's begin since a Monday [ms]."""
+    begin_ms = trace.edges_ms[:1]
+    if trace.is_relative:
+        return float(begin_ms[0] + zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H) % MS_PER_WEEK
+    return float(trace.zone.local_ms(begin_ms)[0] - _MONDAY_MS)
+
+
+def trace_step_ms(clock: RunClock) -> int:
+    """Return the step in which requests of a trace are counted and laid over a run [ms].
+
+    It is the run's resolution or the next longer divisor of the minute: a second at least, a
+    minute at most, and longer where a run would have more than `MOST_STEPS`.
+    """
+    least_ms = max(clock.step_ms, clock.simulated_ms / MOST_STEPS)
+    steps_ms = (step_s * MS_PER_S for step_s in _STEPS_S)
+    return next((step for step in steps_ms if step >= least_ms), LONGEST_STEP_MS)
+
+
+def trace_rates_rps(
+    replay: RequestReplay, trace: RequestTrace, clock: RunClock, name: str
+) -> Float64Array:
+    """Return a request stream's rate in each `trace_step_ms` from the run's begin on."""
+    step_ms = trace_step_ms(clock)
+    where = f"request_streams.{name}.replay"
+    try:
+        rates_rps = replayed_rates(trace, replay, clock, step_ms)
+    except WorkloadError as error:
+        raise WorkloadError(f"{where}: {error}") from error
+    in_run = step_edges_ms(clock.begin_ms, clock.horizon_ms, step_ms)[1:] > 0
+    if not rates_rps[in_run].any():
+        raise WorkloadError(f"{where}: no request of {replay.trace} falls into the run")
+    return rates_rps
+
+
+def mean_output_tokens(replay: RequestReplay, trace: RequestTrace, name: str) -> float:
+    """Return the mean output length of a stream's trace [tokens]."""
+    lengths = trace.output_tokens
+    if replay.service is not None and lengths:
+        trace.requests_of(replay.service)
+        lengths = (lengths[trace.services.index(replay.service)],)
+    n_requests = sum(int(length.n_requests.sum()) for length in lengths)
+    if not n_requests:
+        raise WorkloadError(
+            f"request_streams.{name}: {replay.trace} has no output lengths; give the services a "
+            "number of output_tokens"
+        )
+    return sum(length.total_tokens for length in lengths) / n_requests

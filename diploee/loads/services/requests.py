@@ -24,9 +24,13 @@ from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.jit import njit
 from diploee.loads.jobs.rates import hourly_rates, line_through_means
-from diploee.loads.services.replayed_rates import step_edges_ms, trace_rates_rps, trace_step_ms
-from diploee.loads.services.request_trace import RequestTrace
-from diploee.scenario import Fluctuation, RequestStream
+from diploee.loads.services.request_trace import (
+    RequestTrace,
+    step_edges_ms,
+    trace_rates_rps,
+    trace_step_ms,
+)
+from diploee.scenario import Fluctuation, Scenario
 from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream as random_stream
 from diploee.tables import Float32Array, Float64Array, Int64Array
@@ -44,16 +48,9 @@ MINUTE_S = 60.0
 MINUTES_TRIED = 300
 
 
-@dataclass(frozen=True, eq=False)
-class FluctuationDraws:
-    """The random numbers of a stream's fluctuation at its nodes."""
-
-    # Times from the start of the run [ms], increasing; the first is the run's begin, the last its
-    # end
-    nodes_ms: Int64Array
-    common: Float32Array  # the part that all services share, standard normal, correlated in time
-    own: Float32Array  # the part of each service's users, likewise
-    noise: Float32Array  # poisson noise of each service, standard normal and white
+Draws = tuple[Float32Array, Float32Array, Float32Array]
+"""Standard normals at the nodes of a stream: the part that all services share and that of each
+service's users, both correlated in time, and the white Poisson noise of each service."""
 
 
 def node_spacing_s(correlation_time_s: float | None) -> int:
@@ -85,7 +82,7 @@ def draw_fluctuation(
     name: str,
     services: Sequence[str],
     correlation_time_s: float,
-) -> FluctuationDraws:
+) -> Draws:
     """Draw the random numbers of a stream's fluctuation at its nodes."""
     starts_ms = _block_starts_ms(clock)
     n_in_block = np.diff(np.append(np.searchsorted(nodes_ms, starts_ms), nodes_ms.size))
@@ -107,39 +104,11 @@ def draw_fluctuation(
         _correlate(values, kept)
         return values.astype(np.float32)
 
-    return FluctuationDraws(
-        nodes_ms,
+    return (
         correlated("common"),
         np.stack([correlated("own", service) for service in services]),
         np.stack([normals("noise", service).astype(np.float32) for service in services]),
     )
-
-
-def factors(
-    draws: FluctuationDraws,
-    row: int,
-    mean_rps: Float64Array,
-    spec: Fluctuation,
-    reference_rps: float,
-) -> Float64Array:
-    """Return the factor on a service's calendar mean at each node."""
-    of_minute = spec.relative_std**2 / share_between_nodes(spec.correlation_time_s)
-    rate_rps = np.where(mean_rps > 0, mean_rps, np.inf)
-    # Requests that a node stands for: its share of the time to its neighbours.
-    gaps_s = np.diff(draws.nodes_ms) / MS_PER_S
-    cell_s = (np.append(gaps_s, 0.0) + np.insert(gaps_s, 0, 0.0)) / 2
-    own = (1 - spec.common_share) * of_minute * reference_rps / rate_rps
-    parts = (
-        (spec.common_share * of_minute, draws.common),
-        (own, draws.own[row]),
-        (1 / (rate_rps * np.maximum(cell_s, 1 / MS_PER_S)), draws.noise[row]),
-    )
-    exponent = np.zeros(mean_rps.size)
-    for relative_variance, normal in parts:
-        # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1, variance v.
-        variance = np.log1p(relative_variance)
-        exponent += np.sqrt(variance) * normal - variance / 2
-    return np.exp(exponent, out=exponent)
 
 
 @lru_cache(maxsize=16)
@@ -200,7 +169,7 @@ class RequestRates:
     # Mean rate of a replayed trace [1/s]; None where a calendar gives the rates
     trace_rate_rps: float | None = None
     # Random numbers of the fluctuation; None where there is none
-    draws: FluctuationDraws | None = None
+    draws: Draws | None = None
     fluctuation: Fluctuation | None = None  # its size
     # Nodes that the rates are in proportion to, with a step where some are added
     grows_with: StandingNodes | None = None
@@ -215,10 +184,27 @@ class RequestRates:
         if self.own is not None:
             return np.asarray(mean_rate_rps * self.own[row])
         mean_rps = probability * mean_rate_rps * self.relative_mean
-        if self.draws is None or self.fluctuation is None or not mean_rate_rps * probability > 0:
+        spec = self.fluctuation
+        if self.draws is None or spec is None or not mean_rate_rps * probability > 0:
             return mean_rps
-        reference_rps = self.fluctuation.reference_rate_rps or mean_rate_rps
-        return mean_rps * factors(self.draws, row, mean_rps, self.fluctuation, reference_rps)
+        of_minute = spec.relative_std**2 / share_between_nodes(spec.correlation_time_s)
+        rate_rps = np.where(mean_rps > 0, mean_rps, np.inf)
+        # Requests that a node stands for: its share of the time to its neighbours.
+        gaps_s = np.diff(self.nodes_ms) / MS_PER_S
+        cell_s = (np.append(gaps_s, 0.0) + np.insert(gaps_s, 0, 0.0)) / 2
+        reference_rps = spec.reference_rate_rps or mean_rate_rps
+        users = (1 - spec.common_share) * of_minute * reference_rps / rate_rps
+        common, own, noise = self.draws
+        exponent = np.zeros(mean_rps.size)
+        for relative_variance, normal in (
+            (spec.common_share * of_minute, common),
+            (users, own[row]),
+            (1 / (rate_rps * np.maximum(cell_s, 1 / MS_PER_S)), noise[row]),
+        ):
+            # ln(1 + v): variance of the logarithm of a log-normal number of mean 1, variance v.
+            variance = np.log1p(relative_variance)
+            exponent += np.sqrt(variance) * normal - variance / 2
+        return mean_rps * np.exp(exponent, out=exponent)
 
     def over(
         self, rate_rps: Float64Array, begin_ms: int, end_ms: int
@@ -236,21 +222,16 @@ class RequestRates:
 
 
 def request_rates(
-    spec: RequestStream,
-    name: str,
-    clock: RunClock,
-    seed: int,
-    traces: Mapping[str, RequestTrace] | None = None,
-    standing: StandingNodes | None = None,
+    scenario: Scenario, name: str, traces: Mapping[str, RequestTrace]
 ) -> RequestRates:
     """Lay the calendar and the fluctuation of a request stream, or its trace, over the run.
 
     A trace, of `traces` by the keys of `RequestStream.replays`, fluctuates by itself; rates that no
-    trace gives are in proportion to the `standing` nodes. Weights that are all zero, and a trace
+    trace gives are in proportion to the nodes that stand. Weights that are all zero, and a trace
     without requests in the run, are a `WorkloadError`.
     """
+    spec, clock, seed = scenario.request_streams[name], scenario.clock, scenario.seed
     if replays := spec.replays(name):
-        assert traces is not None
         rates_rps = np.stack(
             [trace_rates_rps(replay, traces[key], clock, key) for key, replay in replays.items()]
         )
@@ -266,6 +247,7 @@ def request_rates(
     fluctuation = spec.fluctuating
     spacing_s = node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
     nodes_ms = random_nodes_ms(clock, seed, name, spacing_s)
+    standing = scenario.facility.pools[spec.pool].standing(clock)
     try:
         calendar = hourly_rates(spec.calendar, clock, seed, "requests", name, standing=standing)
     except WorkloadError as error:
@@ -274,5 +256,5 @@ def request_rates(
     if fluctuation is not None:
         correlation_s = fluctuation.correlation_time_s
         draws = draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
-    grows_with = standing if standing is not None and standing.added else None
+    grows_with = standing if standing.added else None
     return RequestRates(nodes_ms, relative, None, draws, fluctuation, grows_with)

@@ -47,10 +47,15 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
         Mean and peak power by request rate.
     """
     if not curve.samples:
-        provenance = curve.provenance or PROVENANCE
+        rates = zip(curve.rate_rps.tolist(), curve.mean_power_w, curve.peak_power_w, strict=True)
         return tuple(
-            PowerSample(rate, PROFILE_STEP_MS, power_w, provenance)
-            for rate, power_w in zip(curve.rate_rps.tolist(), power_samples_w(curve), strict=True)
+            PowerSample(
+                rate_rps,
+                PROFILE_STEP_MS,
+                _sample_w(curve, rate_rps, float(mean_w), float(peak_w)),
+                curve.provenance or PROVENANCE,
+            )
+            for rate_rps, mean_w, peak_w in rates
         )
     rates_rps = [sample.rate_rps for sample in curve.samples]
     means_w = np.interp(rates_rps, curve.rate_rps, curve.mean_power_w)
@@ -60,29 +65,12 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
     )
 
 
-def power_samples_w(curve: PowerCurve) -> Float64Array:
-    """Synthesise one repeating power sample for every rate of a curve."""
-    relative = curve.rate_rps / curve.rate_rps[-1]
-    rows = [
-        _sample_w(curve.name, rate, share, mean_w, peak_w)
-        for rate, share, mean_w, peak_w in zip(
-            curve.rate_rps.tolist(),
-            relative.tolist(),
-            curve.mean_power_w.tolist(),
-            curve.peak_power_w.tolist(),
-            strict=True,
-        )
-    ]
-    return np.stack(rows)
-
-
-def _sample_w(
-    name: str, rate_rps: float, relative_rate: float, mean_w: float, peak_w: float
-) -> Float64Array:
-    rng = stream(0, "profiles", "serving", name, f"{rate_rps:g}")
+def _sample_w(curve: PowerCurve, rate_rps: float, mean_w: float, peak_w: float) -> Float64Array:
+    """Synthesise the repeating sample of one rate."""
+    rng = stream(0, "profiles", "serving", curve.name, f"{rate_rps:g}")
     noise = _average_1s(rng.standard_normal(N_SAMPLES))
     noise /= noise.std()
-    lowered_w = np.maximum(_drops_w(rng, mean_w), _dips_w(relative_rate))
+    lowered_w = np.maximum(_drops_w(rng, mean_w), _dips_w(rate_rps / curve.rate_rps[-1]))
     # The highest reading is about the mean, plus what the drops take off it, plus the noise.
     above_w = peak_w - mean_w - lowered_w.mean()
     noise_w = float(np.clip(above_w / noise.max(), *NOISE_W))

@@ -45,6 +45,10 @@ class ServiceCap:
             found |= (begin_ms <= times_ms) & (times_ms < end_ms)
         return found
 
+    def speed_at(self, times_ms: Int64Array) -> Float64Array:
+        """Return what an instance does at times [ms] over what it does without a cap."""
+        return np.where(self.holds(times_ms), self.speed, 1.0)
+
 
 @dataclass(frozen=True, eq=False)
 class PlannedService:
@@ -83,7 +87,7 @@ class PlannedService:
         """Rate at which an uncapped instance is as busy as each serving one [1/s], shape (P,)."""
         if self.cap is None:
             return self.instance_rate_rps
-        return self.instance_rate_rps / np.where(self.capped, self.cap.speed, 1.0)
+        return self.instance_rate_rps / self.cap.speed_at(self.served.edges_ms[:-1])
 
     def in_run(self) -> PlannedService:
         """Return what it does from the start of the run on, without the warm-up."""
@@ -120,23 +124,9 @@ class ServicePlan:
     pool_id: int  # index of the pool in `Scenario.pool_names`
     services: tuple[PlannedService, ...]  # in the order of the scenario
     match: RequestMatch  # how the mean rate was found
-    # What the user should know of the stream, each after its place in it
-    notes: tuple[str, ...] = ()
+    warnings: Sequence[str] = ()  # each with its key
     # The rate without its fluctuation; None where a trace gives it
     calendar: RequestRates | None = None
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the user, each with its key."""
-        place = f"request_streams.{self.stream}"
-        return (
-            *(f"{place}{note}" for note in self.notes),
-            *(
-                f"{place}.services.{service.name}: {text}"
-                for service in self.services
-                for text in service.capacity.warnings
-            ),
-        )
 
 
 def service_labels(plans: Sequence[ServicePlan]) -> list[tuple[str, ...]]:

@@ -18,8 +18,7 @@ from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.neighbours.openg2g.logistic import LogisticModel
 from diploee.profiles import Provenance
 from diploee.scenario import LogisticService
-from diploee.scenario.serving import LatencyMetric
-from diploee.scenario.serving_model import LogisticCurve
+from diploee.scenario.serving import LatencyMetric, LogisticCurve
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S
 

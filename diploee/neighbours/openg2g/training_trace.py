@@ -14,13 +14,12 @@ from pydantic import Field, model_validator
 
 from diploee.errors import InputError, LogFormatError
 from diploee.files import whole_file
-from diploee.model import Model, documented
+from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W, MAX_SEED, Model, documented
 from diploee.neighbours.openg2g.sources.openg2g import format_columns
 from diploee.neighbours.openg2g.spec import StepS
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.profile import check_argument
 from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
-from diploee.scenario.loading import MAX_DEVICES, MAX_NODES, MAX_POWER_W, MAX_SEED
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
 from diploee.textio.sheets import read_sheet

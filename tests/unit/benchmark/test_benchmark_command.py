@@ -10,7 +10,7 @@ import pytest
 import yaml
 from benchmark_builders import ITL, POWER, THROUGHPUT, leaderboard_data, tiny_spec, write_json
 from command_line import call
-from serving_builders import load_curves, one_service, plan_services, serving_data
+from serving_builders import one_service, plan_of, serving_data
 
 from diploee.profiles.store import read_profile
 from diploee.scenario import scenario_from_dict
@@ -45,7 +45,7 @@ def test_fits_print_as_a_service_that_a_scenario_takes(measured: Path) -> None:
     fragment = yaml.safe_load(ended.out)
     without = {"max_request_rate_rps": None, "power_curve": None, "latency_curve": None}
     scenario = scenario_from_dict(serving_data(one_service(**without, **fragment)))
-    (plan,) = plan_services(scenario, load_curves(scenario))
+    plan = plan_of(scenario)
     expected = THROUGHPUT.eval(ITL.inverse(0.05)) / 512
     assert plan.services[0].capacity.max_request_rate_rps == pytest.approx(expected, rel=1e-3)
 

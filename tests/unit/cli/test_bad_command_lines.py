@@ -32,7 +32,7 @@ def refused(ended: Ended) -> str:
         (("--target-utilization", "1.5"), "--target-utilization: must be a number above 0 and at"),
         (("--target-utilization", "0"), "--target-utilization: must be a number above 0 and at"),
         (("--target-utilization", "nan"), "--target-utilization: must be a number above 0 and"),
-        (("--seed", "-1"), "--seed: must be a whole number of 0 or more, found -1"),
+        (("--seed", "-1"), "--seed: must be a whole number of 0 or more and at most 9,223,3"),
         (("--set", "seed"), "--set seed: expected dotted.key=value"),
         (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
         (("--set", "streams.training.classes.9.n_nodes=1"), "'9' is no item of the list (0 to 2)"),

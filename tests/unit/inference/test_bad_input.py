@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_builders import CODING, CONVERSATION, load_curves, serving_scenario, write_serving
+from serving_builders import (
+    CODING,
+    CONVERSATION,
+    load_curves,
+    one_service,
+    serving_scenario,
+    write_serving,
+)
 
 from diploee import simulate
 from diploee.errors import InputError, ScenarioError
@@ -15,15 +22,75 @@ from diploee.scenario import load_scenario
 
 CHAT = "request_streams.chat"
 HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"
+MILLION = "and at most 1,000,000, found 1000000000000"
+SIZES = [
+    (f"{CHAT}.request_rate_rps", -1, "above 0 and at most 1,000,000,000, found -1"),
+    (f"{CHAT}.request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
+    (f"{CHAT}.requests_per_day", 1e308, "and at most 86,400,000,000,000, found 1e+308"),
+    (f"{CODING}.max_request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
+    (f"{CODING}.max_request_rate_rps", 1e-300, "must be a number of 1e-06 or more and at most"),
+    (f"{CODING}.startup_s", 1e300, "at most 31,622,400, found 1e+300"),
+    (f"{CODING}.cooldown_s", 1e300, "at most 31,622,400, found 1e+300"),
+    (f"{CODING}.scaling_interval_s", 1e300, "at most 31,622,400, found 1e+300"),
+    (f"{CODING}.min_instances", 10**12, MILLION),
+    (f"{CODING}.nodes_per_instance", 10**12, MILLION),
+    (f"{CODING}.reserved_nodes", 10**12, MILLION),
+    (f"{CODING}.output_tokens", 10**12, "at most 1,000,000,000 or 'trace', found 100000"),
+]
+"""Sizes that no run could hold."""
+
+ALONE = {"power_curve": None, "latency_curve": None}
+TWO = {"power_samples": {1: "a.csv", 2: "b.csv"}}
+SAMPLES, BOUNDARY = f"{CODING}.power_samples", f"{CODING}.power_samples_boundary"
+OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
+    ({**ALONE, "power_samples": {40: "a.csv"}}, CODING, "power_samples has one rate, expected 2"),
+    ({"power_samples": {}}, SAMPLES, "must be given with one entry or more"),
+    ({"power_samples": {0: "a.csv"}}, f"{SAMPLES}.0", "must be a number above 0, found 0"),
+    ({"power_samples": {-3: "a.csv"}}, f"{SAMPLES}.-3", "must be a number above 0, found -3"),
+    ({"power_samples": {"fast": "a.csv"}}, f"{SAMPLES}.fast", "must be a number above 0"),
+    ({"power_samples": {40: 5}}, f"{SAMPLES}.40", "must be text, found 5"),
+    (
+        {**ALONE, **TWO, "power_samples_boundary": "wall"},
+        BOUNDARY,
+        "must be 'devices' or 'node_ac', found 'wall'",
+    ),
+    ({"power_samples_boundary": "node_ac"}, CODING, "power_samples_boundary needs power_samples"),
+    (
+        {**TWO, "power_samples_boundary": "node_ac"},
+        CODING,
+        "needs samples that keep their own mean",
+    ),
+    (ALONE, CODING, "give either power_curve or logistic, or power_samples"),
+    ({"flexibility": {"power_limit": 0.4}}, f"{CODING}.flexibility.power_limit", "0.5 or more"),
+    ({"flexibility": {"power_limit": 1.0}}, f"{CODING}.flexibility.power_limit", "below 1"),
+]
+OF_FLUCTUATION: list[tuple[str, float]] = [
+    ("correlation_time_s", 0),
+    ("correlation_time_s", -3),
+    ("relative_std", -0.1),
+    ("relative_std", float("nan")),
+    ("common_share", 1.1),
+    ("reference_rate_rps", 0),
+    ("reference_rate_rps", -1),
+]
 
 
 @pytest.mark.parametrize(
     ("changes", "place", "text"),
     [
+        *(({place: value}, place, text) for place, value, text in SIZES),
+        *((one_service(**keys), place, text) for keys, place, text in OF_SERVICE),
+        *(
+            (
+                {f"{CHAT}.fluctuation": {"relative_std": 0.1, key: value}},
+                f"{CHAT}.fluctuation.{key}",
+                "must be a number",
+            )
+            for key, value in OF_FLUCTUATION
+        ),
         ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
         ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
         ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
-        ({f"{CHAT}.request_rate_rps": -1}, f"{CHAT}.request_rate_rps", "0"),
         ({f"{CODING}.latency_cap": {"limit_s": 5}}, CODING, "either max_request_rate_rps or"),
         (
             {
@@ -170,33 +237,6 @@ def test_curve_name_that_no_file_can_have_is_one_clear_line(name: str, tmp_path:
         load_power_curve(name, tmp_path)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "text"),
-    [
-        (f"{CHAT}.request_rate_rps", 1e308, "must be at most 1,000,000,000 requests/s"),
-        (f"{CODING}.max_request_rate_rps", 1e308, "must be at most 1,000,000,000 requests/s"),
-        (f"{CODING}.max_request_rate_rps", 1e-300, "must be at least 1e-06 requests/s"),
-        (f"{CODING}.startup_s", 1e300, "must be at most 31,622,400 s, found 1e+300"),
-        (f"{CODING}.cooldown_s", 1e300, "must be at most 31,622,400 s, found 1e+300"),
-        (f"{CODING}.min_instances", 10**400, "must be at most 1,000,000, found 1e+300"),
-        (f"{CODING}.nodes_per_instance", 10**400, "must be at most 1,000,000, found 1e+300"),
-        (f"{CODING}.reserved_nodes", 10**400, "must be at most 1,000,000, found 1e+300"),
-        (f"{CODING}.output_tokens", 10**400, "must be at most 1,000,000,000, found 1e+300"),
-        (f"{CODING}.scaling_interval_s", 1e300, "must be at most 31,622,400 s, found 1e+300"),
-    ],
-)
-def test_sizes_that_no_run_could_hold_are_refused(key: str, value: float, text: str) -> None:
-    with pytest.raises(ScenarioError) as error:
-        serving_scenario({key: value})
-    (problem,) = error.value.problems
-    assert problem.startswith(f"{key}: {text}")
-
-
-def test_requests_per_day_are_bounded_as_the_rate_is() -> None:
-    with pytest.raises(ScenarioError, match=r"requests_per_day: must be at most 86,400,000,000,00"):
-        serving_scenario({f"{CHAT}.request_rate_rps": None, f"{CHAT}.requests_per_day": 1e308})
 
 
 def test_output_length_without_measurements_is_refused_with_those_that_there_are() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving_builders import CODING, load_curves, plan_services, serving_scenario
+from serving_builders import CODING, plan_of, serving_scenario
 
 from diploee.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
@@ -75,7 +75,7 @@ def test_cap_below_all_latencies_is_refused_with_the_lowest_that_can_be_met() ->
         {f"{CODING}.max_request_rate_rps": None, f"{CODING}.latency_cap": {"limit_s": 2}}
     )
     with pytest.raises(WorkloadError) as error:
-        plan_services(scenario, load_curves(scenario))
+        plan_of(scenario)
     text = str(error.value)
     assert text.startswith(f"{CODING}.latency_cap: a mean_e2e latency of 2 s can't be kept")
     assert "3.7414 s" in text
@@ -102,13 +102,13 @@ def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning(
             f"{CODING}.reserved_nodes": 4,
         }
     )
-    plan = plan_services(scenario, load_curves(scenario))[0]
+    plan = plan_of(scenario)
     assert plan.services[0].capacity.max_request_rate_rps == 1000
     assert any("60 s lies above all measured latencies" in text for text in plan.warnings)
 
 
 def test_sustained_reading_lowers_the_rate_to_the_measured_throughput() -> None:
     scenario = serving_scenario({"request_streams.chat.capacity": "sustained"})
-    plan = plan_services(scenario, load_curves(scenario))[0]
+    plan = plan_of(scenario)
     rates = [service.capacity.max_request_rate_rps for service in plan.services]
     assert rates == pytest.approx([40.7625, 34.1822])

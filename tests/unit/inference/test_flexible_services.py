@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import load_curves, one_service, plan_services, serving_data, serving_scenario
+from serving_builders import load_curves, one_service, plan_of, serving_data, serving_scenario
 
 import diploee
-from diploee.errors import InputError
 from diploee.loads.services.banks import cpu_power_w
 from diploee.loads.services.service_plan import PlannedService
 from diploee.outputs import Run
 from diploee.scenario import scenario_from_dict
-from diploee.units import MS_PER_H, MS_PER_S
+from diploee.units import MS_PER_H
 
 CHAT = "request_streams.chat"
 CAP, SPEED, POWER = 0.75, 0.931, 0.784  # inference at 300 of 400 W: sheet "Flexibility", B4
@@ -42,7 +41,7 @@ def flexible(rate_rps: float, **changes: Any) -> dict[str, Any]:
 
 def planned(changes: dict[str, Any], answering: bool = True) -> PlannedService:
     scenario = serving_scenario(changes)
-    (plan,) = plan_services(scenario, load_curves(scenario), answering=answering)
+    plan = plan_of(scenario, answering=answering)
     return plan.services[0]
 
 
@@ -136,16 +135,3 @@ def test_an_event_later_in_the_run_changes_nothing_before_it(tmp_path: Path) -> 
     np.testing.assert_array_equal(one[:whole], other[:whole])
     assert one[whole] == pytest.approx(other[whole], rel=0.005)
     assert (one[12 * 60 : 13 * 60] != other[12 * 60 : 13 * 60]).all()
-
-
-@pytest.mark.parametrize("limit", [0.4, 1.0])
-def test_a_limit_outside_the_measured_caps_is_refused(limit: float) -> None:
-    service = one_service(flexibility={"power_limit": limit})
-    with pytest.raises(InputError, match=r"coding\.flexibility\.power_limit: .*0\.5|less than 1"):
-        serving_scenario(service)
-
-
-def test_the_length_of_an_event_is_that_of_the_cap() -> None:
-    service = planned(flexible(470))
-    length_s = float(service.served.step_s[service.capped].sum())
-    assert length_s == pytest.approx(3 * MS_PER_H / MS_PER_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from serving_builders import plan_services, request_rates, serving_scenario
+from serving_builders import plan_of, request_rates, serving_scenario
 
 from diploee.errors import ScenarioError
 from diploee.loads.services.requests import RequestRates
@@ -134,31 +134,11 @@ def test_variance_of_minute_means_is_the_double_integral_of_the_correlation(tau_
     assert share_of_mean(tau_s) == pytest.approx(exact, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "text"),
-    [
-        ("correlation_time_s", 0, "correlation_time_s"),
-        ("correlation_time_s", -3, "correlation_time_s"),
-        ("relative_std", -0.1, "relative_std"),
-        ("relative_std", float("nan"), "relative_std"),
-        ("common_share", 1.1, "common_share"),
-        ("reference_rate_rps", 0, "reference_rate_rps"),
-        ("reference_rate_rps", -1, "reference_rate_rps"),
-    ],
-)
-def test_fluctuation_out_of_range_is_refused_by_its_key(key: str, value: float, text: str) -> None:
-    spec = {"relative_std": 0.1, key: value}
-    with pytest.raises(ScenarioError) as error:
-        serving_scenario({f"{CHAT}.fluctuation": spec})
-    (problem,) = error.value.problems
-    assert problem.startswith(f"{CHAT}.fluctuation.{text}: ")
-
-
 def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
     key = f"{CHAT}.minute_jitter_relative_std"
     scenario = serving_scenario({key: 0.1})
     assert scenario.request_streams["chat"].fluctuating == Fluctuation(relative_std=0.1)
-    (warning,) = plan_services(scenario)[0].warnings
+    (warning,) = plan_of(scenario).warnings
     assert warning.startswith(f"{key} froze one factor")
     with pytest.raises(ScenarioError, match="give fluctuation or minute_jitter_relative_std"):
         serving_scenario({key: 0.1, f"{CHAT}.fluctuation": {"relative_std": 0.1}})

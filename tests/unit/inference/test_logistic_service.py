@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import load_curves, one_service, plan_services, serving_scenario
+from serving_builders import one_service, plan_of, services_load, serving_scenario
 
 from diploee.errors import InputError
-from diploee.loads.services.service_plan import ServicePlan
 from diploee.neighbours.openg2g import operating_points
 from diploee.neighbours.openg2g.serving import serving_fits
 from diploee.scenario import Scenario, load_scenario
@@ -34,11 +33,6 @@ def scenario_of(changes: dict[str, Any] | None = None, **keys: Any) -> Scenario:
     return serving_scenario({**service, **rate, **(changes or {})})
 
 
-def planned(scenario: Scenario) -> ServicePlan:
-    (plan,) = plan_services(scenario, load_curves(scenario))
-    return plan
-
-
 def fits_of(scenario: Scenario) -> Any:
     model = scenario.request_streams["chat"].services["coding"].logistic
     assert model is not None
@@ -47,7 +41,7 @@ def fits_of(scenario: Scenario) -> Any:
 
 def test_the_deadline_gives_the_highest_rate() -> None:
     scenario = scenario_of(latency_cap=CAP)
-    capacity = planned(scenario).services[0].capacity
+    capacity = plan_of(scenario).services[0].capacity
     batch = fits_of(scenario).largest_batch_within(0.05)
     x = np.log2(batch)
     itl_ms = 19.68 + 111.62 / (1 + np.exp(-1.441 * (x - 9.018)))
@@ -57,7 +51,7 @@ def test_the_deadline_gives_the_highest_rate() -> None:
 
 
 def test_without_a_cap_an_instance_gives_all_it_can() -> None:
-    capacity = planned(scenario_of()).services[0].capacity
+    capacity = plan_of(scenario_of()).services[0].capacity
     tokens_per_s = -330.3 + 8581 / (1 + np.exp(-0.562 * (10 - 7.209)))
     assert capacity.max_request_rate_rps == pytest.approx(tokens_per_s / 350, rel=1e-9)
 
@@ -67,7 +61,7 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
         {"request_streams.chat.calendar": None, "resolution": "1 h"}, latency_cap=CAP
     )
     run = simulate(scenario, tmp_path / "run")
-    plan = planned(scenario)
+    plan = plan_of(scenario)
     n_instances = int(plan.services[0].served.n_instances[0])
     points = operating_points(fits_of(scenario), 60 / n_instances, 350)
     expected_w = n_instances * (float(points.power_w) + 257) + (12 - n_instances) * 400
@@ -78,11 +72,9 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
 
 
 def test_profiles_of_a_logistic_service_name_their_own_source() -> None:
-    from serving_builders import serving_segments
 
     scenario = scenario_of(latency_cap=CAP)
-    curves = load_curves(scenario)
-    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    load = services_load(scenario)
     assert {entry.provenance.source for entry in load.library.entries} == {
         "logistic coefficients of the scenario, no source given"
     }
@@ -104,7 +96,7 @@ def test_profiles_of_a_logistic_service_name_their_own_source() -> None:
 )
 def test_a_logistic_service_that_can_not_be_is_one_line(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words) as error:
-        planned(scenario_of(**keys))
+        plan_of(scenario_of(**keys))
     assert "\n" not in str(error.value)
 
 
@@ -129,4 +121,4 @@ def test_a_replica_without_requests_draws_its_idle_power(tmp_path: Path) -> None
 
 def test_a_rate_above_the_logistic_throughput_is_refused() -> None:
     with pytest.raises(InputError, match=r"max_request_rate_rps 1000 lies above .* 19\.346"):
-        planned(scenario_of(max_request_rate_rps=1000))
+        plan_of(scenario_of(max_request_rate_rps=1000))

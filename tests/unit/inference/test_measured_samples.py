@@ -10,13 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from serving_builders import (
-    load_curves,
-    one_service,
-    plan_services,
-    serving_segments,
-    write_serving,
-)
+from serving_builders import one_service, services_load, write_serving
 
 from diploee import simulate
 from diploee.errors import InputError
@@ -122,14 +116,6 @@ def test_the_length_of_a_sample_is_no_period_of_the_load(tmp_path: Path) -> None
     assert np.corrcoef(drawn_w[:-n], drawn_w[n:])[0, 1] < 0.35
 
 
-def test_every_node_of_a_wide_instance_draws_its_part(
-    tmp_path: Path, samples: dict[int, str]
-) -> None:
-    keys = {**ALONE, "nodes_per_instance": 4, "power_samples": samples}
-    drawn_w = power_w(run_of(tmp_path, 40, "6 h", **keys)) + 3 * 400
-    assert drawn_w.mean() == pytest.approx(LOW_W.mean(), rel=5e-3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dt_s", [0.13, 1.0])
 def test_the_step_of_a_sample_moves_no_energy(tmp_path: Path, dt_s: float) -> None:
@@ -168,8 +154,7 @@ def test_samples_and_what_is_played_of_them_tell_where_they_were_measured(
     assert {entry["power_boundary"] for entry in entries.values()} == {boundary}
     warned = [line for line in manifest["warnings"] if "'chat.coding at " in line]
     assert ["without ac_power" in line for line in warned] == [True] * (told == "node_ac")
-    curves = load_curves(scenario)
-    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    load = services_load(scenario)
     played = {load.library[index].provenance.power_boundary for index in load.profile_ids}
     assert played == {boundary}
 
@@ -223,33 +208,3 @@ def test_a_sample_that_can_not_be_used_is_one_line_with_key_and_file(
     assert text in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
-
-
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
-        ({**ALONE, "power_samples": {40: "low.parquet"}}, "power_samples has one rate, expected 2"),
-        ({"power_samples": {}}, f"{CODING}.power_samples"),
-        ({"power_samples": {0: "low.parquet"}}, f"{CODING}.power_samples.0"),
-        ({"power_samples": {-3: "low.parquet"}}, f"{CODING}.power_samples.-3"),
-        ({"power_samples": {"fast": "low.parquet"}}, f"{CODING}.power_samples.fast"),
-        ({"power_samples": {40: 5}}, f"{CODING}.power_samples.40"),
-        (
-            {**ALONE, "power_samples": {1: "a", 2: "b"}, "power_samples_boundary": "wall"},
-            f"{CODING}.power_samples_boundary: must be 'devices' or 'node_ac', found 'wall'",
-        ),
-        ({"power_samples_boundary": "node_ac"}, "power_samples_boundary needs power_samples"),
-        (
-            {"power_samples": {1: "a", 2: "b"}, "power_samples_boundary": "node_ac"},
-            "node_ac needs samples that keep their own mean",
-        ),
-        (ALONE, "give either power_curve or logistic, or power_samples"),
-    ],
-)
-def test_rates_that_can_not_be_are_refused_at_their_key(
-    tmp_path: Path, keys: dict[str, Any], text: str
-) -> None:
-    with pytest.raises(InputError) as error:
-        scenario_of(tmp_path, 70, **keys)
-    assert text in str(error.value)
-    assert "\n" not in str(error.value)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_data, tiny_library, write_scenario
+from builders import changed, tiny_data, tiny_library
 
 from diploee import simulate
 from diploee.errors import InputError, ScenarioError
 from diploee.files.places import shipped_folder
 from diploee.inputs import load_inputs
 from diploee.outputs import Run
-from diploee.scenario import load_scenario, scenario_from_dict
+from diploee.scenario import scenario_from_dict
 from diploee.steps import generate_jobs
 from diploee.sweeps.expand import run_hash
 
@@ -173,14 +173,8 @@ def busy_node_s(jobs: Any) -> float:
     ],
 )
 def test_wrong_keys_of_a_class_are_refused_with_their_path(key: str, value: Any, text: str) -> None:
-    data = offline_data()
-    here = data["streams"]["training"]["classes"][0]
-    *parents, last = key.removeprefix(f"{CLASS}.").split(".")
-    for part in parents:
-        here = here[part]
-    here[last] = value
     with pytest.raises(ScenarioError) as caught:
-        scenario_from_dict(data)
+        scenario_from_dict(changed(offline_data(), {key: value}))
     (problem,) = caught.value.problems
     assert CLASS in problem
     assert text in problem
@@ -210,16 +204,6 @@ def test_what_the_curve_does_not_hold_is_one_clear_line(
     assert text in told
     assert "\n" not in told
     assert len(told) < 500
-
-
-def test_a_scenario_file_takes_a_curve_beside_it(tmp_path: Path) -> None:
-    path = write_scenario(tmp_path / "tiny.yaml", {"duration": "6 h"})
-    (tmp_path / "mine.csv").write_text(LINEAR)
-    given = {f"{CLASS}.workload": "summaries", f"{CLASS}.batch_inference": {**BATCHES}}
-    given[f"{CLASS}.batch_inference"] |= {"curve": "mine.csv", "batch_size": 20}
-    scenario = load_scenario(path, values=given)
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
-    assert "summaries/2" in set(run.jobs()["class"])
 
 
 def test_copies_of_profiles_leave_batches_as_they_were_measured() -> None:

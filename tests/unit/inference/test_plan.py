@@ -9,7 +9,7 @@ from serving_builders import (
     CONVERSATION,
     load_curves,
     one_service,
-    plan_services,
+    plan_of,
     request_rates,
     serving_scenario,
     write_serving,
@@ -21,13 +21,9 @@ from diploee.loads.services.load import service_columns
 from diploee.loads.services.metrics import request_metrics, service_metrics, weighted_percentiles
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.loads.services.timeline import ScalingRules, fifo_wait_s, serve_requests
-from diploee.scenario import Scenario, load_scenario
+from diploee.scenario import load_scenario
 
 CHAT = "request_streams.chat"
-
-
-def plan_of(scenario: Scenario) -> ServicePlan:
-    return plan_services(scenario, load_curves(scenario))[0]
 
 
 def reserved(plan: ServicePlan) -> list[int]:
@@ -269,19 +265,6 @@ def test_hours_over_the_limit_are_those_in_which_the_late_requests_arrive() -> N
     # They arrive in the burst and, at 10/s less 1/s, until the backlog of 3,000 is down to 1,000
     # after 222 s, in the middle of a step.
     assert service_metrics(burst())["hours_over_latency_limit"] * 60 == 5
-
-
-def test_rounding_is_not_counted_as_overload() -> None:
-    scenario = serving_scenario(
-        {
-            **one_service(max_request_rate_rps=0.7),
-            f"{CHAT}.request_rate_rps": 2.1,
-            f"{CHAT}.calendar": None,
-        }
-    )
-    found = request_metrics([plan_of(scenario)])
-    assert found["rejected_rps"] == 0
-    assert found["services"]["coding"]["hours_with_unserved_requests"] == 0
 
 
 def test_percentiles_are_weighted_by_requests() -> None:

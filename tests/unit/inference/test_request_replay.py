@@ -15,7 +15,7 @@ from serving_builders import (
     CONVERSATION,
     load_curves,
     one_service,
-    plan_services,
+    plan_of,
     request_rates,
     serving_data,
     write_serving,
@@ -60,11 +60,6 @@ def scenario_of(folder: Path, changes: dict[str, Any] | None = None, **replay: A
     return load_scenario(write_serving(folder / "s.yaml", {**standard, **(changes or {})}))
 
 
-def planned(scenario: Scenario) -> ServicePlan:
-    (plan,) = plan_services(scenario, load_curves(scenario))
-    return plan
-
-
 def minute_rates_rps(plan: ServicePlan) -> np.ndarray:
     columns = service_columns([plan], 0, 60_000, 24 * 60)
     return np.sum([columns[f"incoming_rps.{s.name}"] for s in plan.services], axis=0)
@@ -72,7 +67,7 @@ def minute_rates_rps(plan: ServicePlan) -> np.ndarray:
 
 @pytest.mark.slow
 def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> None:
-    plan = planned(scenario_of(trace.parent))
+    plan = plan_of(scenario_of(trace.parent))
     rate_rps = minute_rates_rps(plan)
     assert rate_rps[:60] == pytest.approx(np.full(60, 10), rel=0.01)
     assert rate_rps[60:120] == pytest.approx(np.full(60, 30), rel=0.01)
@@ -92,7 +87,7 @@ def test_a_trace_format_from_outside_is_recognised_by_its_content_or_named(
     TRACE_FORMATS.register(gateway)
     lines = ["arrived_s", *(f"{second / 10:g}" for second in range(36_000))]
     (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    rate_rps = minute_rates_rps(planned(scenario_of(tmp_path, **named)))
+    rate_rps = minute_rates_rps(plan_of(scenario_of(tmp_path, **named)))
     assert rate_rps[:60] == pytest.approx(np.full(60, 10), rel=0.01)
 
 
@@ -105,17 +100,17 @@ def test_a_trace_has_no_step_on_the_minute(trace: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trace_played_once_has_no_requests_after_its_end(trace: Path) -> None:
-    rate_rps = minute_rates_rps(planned(scenario_of(trace.parent, tile="none", rate_factor=2)))
+    rate_rps = minute_rates_rps(plan_of(scenario_of(trace.parent, tile="none", rate_factor=2)))
     assert rate_rps[:60] == pytest.approx(np.full(60, 20), rel=0.01)
     assert not rate_rps[120:].any()
 
 
 @pytest.mark.slow
 def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
-    given = planned(scenario_of(trace.parent, {f"{CHAT}.request_rate_rps": 400}))
+    given = plan_of(scenario_of(trace.parent, {f"{CHAT}.request_rate_rps": 400}))
     assert minute_rates_rps(given).mean() == pytest.approx(400)
     assert given.match.match == "given"
-    target = planned(scenario_of(trace.parent, {f"{CHAT}.target_utilization": 0.5}))
+    target = plan_of(scenario_of(trace.parent, {f"{CHAT}.target_utilization": 0.5}))
     assert target.match.matched_utilization == pytest.approx(0.5, abs=0.05)
 
 
@@ -152,7 +147,7 @@ def test_what_can_not_be_replayed_is_one_line(
     trace: Path, changes: dict[str, Any], replay: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words) as error:
-        planned(scenario_of(trace.parent, changes, **replay))
+        plan_of(scenario_of(trace.parent, changes, **replay))
     assert "\n" not in str(error.value)
 
 
@@ -168,7 +163,7 @@ def with_own_traces(folder: Path, changes: dict[str, Any] | None = None) -> Scen
 
 @pytest.mark.slow
 def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
-    plan = planned(with_own_traces(trace.parent))
+    plan = plan_of(with_own_traces(trace.parent))
     columns = service_columns([plan], 0, 60_000, 24 * 60)
     coding, conversation = (columns[f"incoming_rps.{s.name}"] for s in plan.services)
     assert [s.name for s in plan.services] == ["coding", "conversation"]
@@ -176,7 +171,7 @@ def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
     assert coding[:60] == pytest.approx(np.full(60, 10), rel=0.01)
     assert coding.sum() * 60 == pytest.approx(12 * (36_000 + 108_000), rel=1e-9)
     assert plan.match.requests_per_day == pytest.approx(86_400 * 25, rel=1e-6)
-    half = planned(with_own_traces(trace.parent, {f"{CHAT}.request_rate_rps": 12.5}))
+    half = plan_of(with_own_traces(trace.parent, {f"{CHAT}.request_rate_rps": 12.5}))
     halves = service_columns([half], 0, 60_000, 24 * 60)
     np.testing.assert_allclose(halves["incoming_rps.conversation"], 2.5, rtol=1e-6)
 
@@ -199,7 +194,7 @@ def test_own_traces_that_do_not_fit_are_one_line(
     trace: Path, changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        planned(with_own_traces(trace.parent, changes))
+        plan_of(with_own_traces(trace.parent, changes))
 
 
 def test_an_hour_of_requests_runs_on_one_node_pool(trace: Path, tmp_path: Path) -> None:

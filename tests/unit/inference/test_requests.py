@@ -27,12 +27,6 @@ def test_rates_join_across_midnight_and_across_the_week() -> None:
     assert np.abs(slope).max() * HOUR_MS / 2 <= rates.relative_mean.max()
 
 
-def test_mean_of_the_calendar_over_the_run_is_one() -> None:
-    rates = request_rates(serving_scenario({"duration": "10 d"}), "chat")
-    mean = np.trapezoid(rates.relative_mean, rates.nodes_ms) / (10 * DAY_MS)
-    assert mean == pytest.approx(1, abs=1e-4)
-
-
 def test_nodes_lie_on_no_clock() -> None:
     rates = request_rates(serving_scenario({"duration": "14 d"}), "chat")
     into_minute = rates.nodes_ms[1:-1] % MINUTE_MS // 6_000

@@ -10,19 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_builders import (
-    CODING,
-    load_curves,
-    plan_services,
-    request_rates,
-    serving_scenario,
-    write_serving,
-)
+from serving_builders import CODING, plan_of, request_rates, serving_scenario, write_serving
 
 from diploee import Run, simulate
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.loads.services.capacity import reserve_nodes
-from diploee.loads.services.service_plan import ServicePlan
 from diploee.loads.services.timeline import ScalingRules, serve_requests
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
@@ -40,10 +32,6 @@ def phased(changes: dict[str, Any] | None = None) -> Scenario:
     """Return two days, a third of the nodes on the first."""
     steady = {"duration": "2 d", PHASES: deepcopy(FOUR_THEN_TWELVE), f"{CHAT}.fluctuation": None}
     return serving_scenario({**steady, **(changes or {})})
-
-
-def plan_of(scenario: Scenario) -> ServicePlan:
-    return plan_services(scenario, load_curves(scenario))[0]
 
 
 def test_requests_are_made_in_proportion_to_the_nodes_that_stand() -> None:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import (
-    CODING,
-    load_curves,
-    one_service,
-    plan_services,
-    serving_scenario,
-    serving_segments,
-)
+from serving_builders import one_service, plan_of, services_load, serving_scenario
 
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.banks import BankLoad, bank_sums_w, shared_counts
 from diploee.loads.services.curves import PowerCurve
-from diploee.loads.services.samples import N_SAMPLES, power_samples_w
+from diploee.loads.services.samples import N_SAMPLES, repeating_samples
 from diploee.power import PowerBlock
 from diploee.scenario import Scenario
 from diploee.steps import power_blocks
@@ -35,12 +29,17 @@ def curve(request: pytest.FixtureRequest) -> PowerCurve:
 
 @pytest.fixture(scope="module")
 def samples_w(curve: PowerCurve) -> Float64Array:
-    return power_samples_w(curve)
+    return np.stack([sample.power_w for sample in repeating_samples(curve)])
+
+
+def constant(rate_rps: float, changes: dict[str, Any] | None = None, **keys: Any) -> Scenario:
+    """Return half a day of one service at a constant rate."""
+    steady = {f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": rate_rps, "duration": "12 h"}
+    return serving_scenario({**one_service(**keys), **steady, **(changes or {})})
 
 
 def lower(scenario: Scenario) -> BankLoad:
-    curves = load_curves(scenario)
-    return serving_segments(plan_services(scenario, curves), curves, scenario)
+    return services_load(scenario)
 
 
 def blocks_of(scenario: Scenario) -> list[PowerBlock]:
@@ -101,8 +100,7 @@ def test_profiles_grow_with_the_logarithm_of_the_instances() -> None:
 
 def test_constant_rate_draws_the_interpolated_mean_power() -> None:
     # 129 requests/s on two instances; what part of the sample each minute plays is left to chance.
-    keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 129}
-    scenario = serving_scenario({**keys, "duration": "12 h"})
+    scenario = constant(129)
     expected = 2 * (2829.8 + 2829.9) / 2 + 10 * IDLE_W
     assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
     assert all((block.busy_nodes == 2).all() for block in blocks_of(scenario))
@@ -111,9 +109,8 @@ def test_constant_rate_draws_the_interpolated_mean_power() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rate_rps", [12 * 40.0, 12 * 40.5])
 def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(rate_rps: float) -> None:
-    keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": rate_rps}
-    keys |= {f"{CODING}.max_request_rate_rps": 40.6, "duration": "1 d", "resolution": "0.1 s"}
-    scenario = serving_scenario(keys)
+    fine = {"duration": "1 d", "resolution": "0.1 s"}
+    scenario = constant(rate_rps, fine, max_request_rate_rps=40.6)
     (bank,) = lower(scenario).banks
     edges_ms, at_ms = bank.edges_ms, bank.offset_ms
     ahead_ms = np.diff(at_ms) - np.diff(edges_ms)[:-1]
@@ -129,29 +126,17 @@ def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(rate_r
 
 
 def test_rate_below_the_lowest_measured_draws_its_power() -> None:
-    keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 0.2}
-    scenario = serving_scenario({**keys, "duration": "12 h"})
-    assert power_w(scenario).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=2e-3)
+    assert power_w(constant(0.2)).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=2e-3)
 
 
 def test_every_node_of_a_wide_instance_draws_the_curve() -> None:
-    keys = {
-        **one_service(nodes_per_instance=4),
-        f"{CHAT}.calendar": None,
-        f"{CHAT}.request_rate_rps": 65,
-    }
-    scenario = serving_scenario({**keys, "duration": "12 h"})
+    scenario = constant(65, nodes_per_instance=4)
     assert power_w(scenario).mean() == pytest.approx(4 * 2829.9 + 8 * IDLE_W, rel=2e-3)
     assert (blocks_of(scenario)[0].busy_nodes == 4).all()
 
 
 def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
-    keys = {
-        **one_service(standby="warm"),
-        f"{CHAT}.calendar": None,
-        f"{CHAT}.request_rate_rps": 65,
-    }
-    scenario = serving_scenario({**keys, "duration": "12 h"})
+    scenario = constant(65, standby="warm")
     expected = 2829.9 + 11 * (2069.5 - IDLE_W) + 11 * IDLE_W
     busy = blocks_of(scenario)[0].busy_nodes
     assert (busy == 1).all()
@@ -167,15 +152,9 @@ def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
         f"{CHAT}.request_rate_rps": 300,
     }
     scenario = serving_scenario(keys)
-    plan = plan_services(scenario, load_curves(scenario))[0]
+    plan = plan_of(scenario)
     served = plan.services[0].served
     assert (served.n_instances - served.n_serving).max() > 0
     busy = np.concatenate([block.busy_nodes[0] for block in blocks_of(scenario)])
     at_start = np.searchsorted(served.edges_ms, np.arange(24 * 60) * 60_000, side="right") - 1
     assert np.array_equal(busy, served.n_instances[at_start])
-
-
-def test_nodes_are_never_exceeded() -> None:
-    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 5000, f"{CODING}.standby": "warm"})
-    for block in blocks_of(scenario):
-        assert block.busy_nodes.max() <= 12

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import TINY
-from serving_builders import CODING, SERVING, plan_services, serving_scenario
+from serving_builders import CODING, plan_of, serving_scenario
 
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import load_scenario, shipped_scenarios
+from diploee.scenario import load_scenario
 from diploee.simulation import simulate
 
 PAIR: dict[str, Any] = {
@@ -103,29 +103,8 @@ def test_pools_of_a_mixed_facility_give_what_they_give_alone(
     assert total == pytest.approx(parts, rel=1e-12)
 
 
-@pytest.mark.slow
-def test_equal_runs_write_equal_files(tmp_path: Path, library: ProfileLibrary) -> None:
-    folders = [
-        simulate(serving_scenario(), tmp_path / name, library=library).folder for name in "ab"
-    ]
-    first, second = ((folder / "facility.parquet").read_bytes() for folder in folders)
-    assert first == second
-
-
-@pytest.mark.parametrize(
-    "name", ["inference_1mw", "inference_1mw_sustained", "inference_1mw_latency_10s", "mixed_11mw"]
-)
-def test_shipped_inference_scenarios_load(name: str) -> None:
-    assert name in shipped_scenarios()
-    scenario = load_scenario(name)
-    assert scenario.request_streams["llama3"].request_rate_rps == 10782.01
-    assert set(SERVING["request_streams"]["chat"]["services"]) == set(
-        scenario.request_streams["llama3"].services
-    )
-
-
 def test_cap_of_ten_seconds_gives_the_rates_of_the_curve_by_eq_5() -> None:
-    plan = plan_services(load_scenario("inference_1mw_latency_10s", values={"duration": "1 d"}))[0]
+    plan = plan_of(load_scenario("inference_1mw_latency_10s", values={"duration": "1 d"}))
     rates = [service.capacity.max_request_rate_rps for service in plan.services]
     assert rates == pytest.approx([105.1, 46.1], abs=0.05)
     assert all(service.capacity.latency_limit_s == 10 for service in plan.services)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from scipy import stats
-from serving_builders import load_curves, plan_services, request_rates, serving_data
+from serving_builders import plan_of, request_rates, serving_data
 
 from diploee.clock import Zone
 from diploee.errors import WorkloadError
@@ -361,7 +361,7 @@ def test_services_of_the_fragment_have_their_shares_lengths_and_plan() -> None:
     assert list(services) == ["GPT-4", "o'k: #1", "x"]
     assert [service.output_tokens for service in services.values()] == [256, 512, 512]
     assert sum(service.probability for service in services.values()) == pytest.approx(1, abs=1e-9)
-    (plan,) = plan_services(scenario, load_curves(scenario))
+    plan = plan_of(scenario)
     assert any(service.served.n_instances.any() for service in plan.services)
 
 

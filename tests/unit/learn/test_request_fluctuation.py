@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from samples import AZURE
-from serving_builders import one_service, plan_services, serving_scenario
+from serving_builders import one_service, plan_of, serving_scenario
 
 from diploee.importers.request_traces import read_request_trace
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
@@ -30,7 +30,7 @@ def generated(days: int, seed: int, **spec: float) -> tuple[Float64Array, Float6
             "seed": seed,
         }
     )
-    columns = service_columns([plan_services(scenario)[0]], 0, 60_000, days * 1440)
+    columns = service_columns([plan_of(scenario)], 0, 60_000, days * 1440)
     names = ("coding", "conversation")
     rates = np.stack([columns[f"incoming_rps.{name}"] for name in names]).astype(float)
     counts = stream(seed, "test", "minutes").poisson(rates * 60).astype(float)
@@ -120,7 +120,7 @@ def hour_error(seen: Float64Array) -> Float64Array:
             "duration": "200 h",
         }
     )
-    columns = service_columns([plan_services(scenario)[0]], 0, 60_000, 200 * 60)
+    columns = service_columns([plan_of(scenario)], 0, 60_000, 200 * 60)
     rates = columns["incoming_rps.coding"].astype(float)
     hours = stream(0, "test", "hours").poisson(rates * 60).astype(float).reshape(200, 60)
     drawn = np.array([autocorrelation(hour[:n], 10) for hour in hours if hour[:n].sum()])

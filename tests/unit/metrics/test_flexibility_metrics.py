@@ -15,7 +15,7 @@ from diploee.measures.series import ClockSums, Stretch
 from diploee.metrics.flexibility import FlexibilityMetrics, hourly_means, ten_of_ten
 from diploee.metrics.flexible_jobs import weighted_performance
 from diploee.scenario import EventTarget, JobFlexibility
-from diploee.scenario.events import Event
+from diploee.scenario.flexibility import Event
 from diploee.schedule.signals import Signal
 
 MIN, H, DAY = 60_000, 3_600_000, 86_400_000

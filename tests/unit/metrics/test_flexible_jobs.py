@@ -12,7 +12,7 @@ from builders import job_table
 from diploee.clock import WallClock
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import EventTarget, JobFlexibility
-from diploee.scenario.events import Event
+from diploee.scenario.flexibility import Event
 from diploee.schedule import ActedSchedule, Runs, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import NEVER_MS

@@ -11,7 +11,7 @@ from builders import profile, tiny_library, tiny_scenario
 import diploee
 from diploee.errors import ScenarioError
 from diploee.profiles.smoothing import _smooth, smoothed, smoothed_course
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.job_streams import PowerSmoothing
 
 HIGH, LOW, DUTY, DT_S = 1.0, 0.35, 0.8, 0.1
 AT_ONCE = 1e9

@@ -9,7 +9,7 @@ from builders import tiny_data, tiny_scenario
 
 from diploee.errors import ScenarioError
 from diploee.scenario import EventTarget, scenario_from_dict
-from diploee.scenario.events import PRODUCTS, Event
+from diploee.scenario.flexibility import PRODUCTS, Event
 
 MIN, H = 60_000, 3_600_000
 ONE = {"id": "one", "start": "2018-01-01 12:00", "end": "2018-01-01 15:00"}

@@ -74,7 +74,9 @@ def test_rows_tell_type_default_and_what_is_allowed() -> None:
     lines = markdown_reference(Scenario, "Title", "command").splitlines()
     by_start = {line.split(" | ")[0]: line for line in lines}
     assert "| `resolution` | text | `60 s` | such as `0.1 s`, `60 s`, `1 h` |" in "\n".join(lines)
-    assert "| `n_gpus` | whole number | **required** | from 0 | GPUs per node. |" in lines
+    assert (
+        "| `n_gpus` | whole number | **required** | from 0 up to 1,000 | GPUs per node. |" in lines
+    )
     assert by_start["| `hour_of_week`"].split(" | ")[1:4] == [
         "list of 168 numbers",
         "none",

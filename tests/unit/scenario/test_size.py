@@ -67,16 +67,6 @@ def test_one_size_is_given(given: dict[str, float]) -> None:
         tiny_scenario({"facility.size": given})
 
 
-def test_size_at_a_meter_that_the_site_does_not_have_is_refused() -> None:
-    with pytest.raises(InputError, match=r"poi_mw: the site has no facility\.stages"):
-        sized(tiny_scenario({"facility.size": {"poi_mw": 3.0}}))
-
-
-def test_site_too_small_for_its_jobs_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"facility\.size: .*needs 4 nodes"):
-        sized(tiny_scenario({"facility.size": {"nodes_factor": 0.1}}))
-
-
 SPANS = (
     {"start": "2018-01-01", "duration": "1 year"},
     {"start": "2018-01-10", "duration": "2 days"},
@@ -187,25 +177,27 @@ def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
     assert rated_at_meter_w(site, further=[Offices()]) == pytest.approx(2e6, abs=node_w)
 
 
-@pytest.mark.parametrize("poi_mw", [0.001, 0.25])
-def test_size_at_the_meter_that_no_nodes_make_is_refused(poi_mw: float) -> None:
-    site = tiny_scenario({"facility.size": {"poi_mw": poi_mw}, "streams.training.classes": [
-        {"workload": "draw", "n_nodes": 1, "probability": 1}]})  # fmt: skip
-    with pytest.raises(InputError, match=r"poi_mw: no number of nodes makes"):
-        sized(site, further=[Offices()])
+ALONE = {"streams.training.classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}]}
+BARE = {f"facility.node_types.node.{key}_w": 0 for key in ("gpu_tdp", "cpu_tdp", "idle_power")}
+STAGES = {"facility.stages": [{"kind": "auxiliary_load", "power_kw": 5}]}
 
 
-def test_size_at_the_meter_of_nodes_without_ratings_is_refused() -> None:
-    changes = {"gpu_tdp_w": 0, "cpu_tdp_w": 0, "idle_power_w": 0}
-    site = tiny_scenario(
-        {f"facility.node_types.node.{key}": value for key, value in changes.items()}
-        | {
-            "facility.stages": [{"kind": "auxiliary_load", "power_kw": 5}],
-            "facility.size": {"poi_mw": 1.0},
-        }
-    )
-    with pytest.raises(InputError, match="the nodes' ratings are 0 W"):
-        sized(site)
+@pytest.mark.parametrize(
+    ("size", "changes", "further", "words"),
+    [
+        ({"poi_mw": 3.0}, {}, (), r"poi_mw: the site has no facility\.stages"),
+        ({"nodes_factor": 0.1}, {}, (), r"facility\.size: .*needs 4 nodes"),
+        ({"poi_mw": 0.001}, ALONE, (Offices(),), "poi_mw: no number of nodes makes"),
+        ({"poi_mw": 0.25}, ALONE, (Offices(),), "poi_mw: no number of nodes makes"),
+        ({"poi_mw": 1.0}, BARE | STAGES, (), "the nodes' ratings are 0 W"),
+    ],
+)
+def test_size_that_the_site_can_not_have_is_refused(
+    size: dict[str, float], changes: dict[str, Any], further: tuple[Any, ...], words: str
+) -> None:
+    site = tiny_scenario(changes | {"facility.size": size})
+    with pytest.raises(InputError, match=words):
+        sized(site, further=further)
 
 
 def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> None:

@@ -119,12 +119,6 @@ def test_a_mix_is_the_product_of_its_two_distributions() -> None:
     assert sum(by_name.values()) == pytest.approx(1)
 
 
-def test_a_scenario_is_frozen() -> None:
-    scenario = tiny_scenario()
-    with pytest.raises(ValueError, match="frozen"):
-        scenario.seed = 3  # type: ignore[misc]
-
-
 def test_the_shipped_scenario_is_the_facility_of_the_paper() -> None:
     """arXiv:2604.07345, sections 3.1 and 4.1."""
     scenario: Scenario = load_scenario("colocation_10mw")

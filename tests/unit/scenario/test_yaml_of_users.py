@@ -16,7 +16,7 @@ from diploee.learn.jobs.rules_file import read_rules
 from diploee.metrics.limits.file import load_limits
 from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import load_scenario
-from diploee.scenario.yaml_lines import load_yaml_with_lines, read_value
+from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.sweeps import load_ensemble, load_sweep
 
 READERS: tuple[Callable[[Path], object], ...] = (
@@ -93,14 +93,6 @@ def test_bad_yaml_is_one_line_with_its_file_for_every_reader(
     problem = refused(read, path)
     assert problem.startswith(f"{path}:")
     assert words in problem
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("text", "words"), BAD_TEXTS.values(), ids=BAD_TEXTS)
-def test_bad_yaml_is_one_line_with_its_key_for_an_override(text: str, words: str) -> None:
-    problem = refused(lambda value: read_value(value, "--set seed"), text)
-    assert problem.startswith("--set seed")
-    assert words.partition("not valid YAML: ")[2] in problem
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,15 +62,6 @@ def test_scaling_that_nothing_in_the_pool_takes_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"pools.other.scale_profiles: .*; leave it out"):
         scenario({"facility.pools": pools})
     assert scenario(BY_TDP).facility.pools["main"].scale_profiles == "by_tdp"
-
-
-def test_validate_refuses_them_too(tmp_path: Path) -> None:
-    path = tmp_path / "eight.yaml"
-    text = call("scenarios", "show", "colocation_10mw").out
-    path.write_text(re.sub(r"n_gpus: 4\b", "n_gpus: 8", text), "utf-8")
-    ended = call("validate", path)
-    assert ended.code == 2
-    assert "has nodes with 8 GPUs of 700 W" in ended.problem
 
 
 def test_scaled_jobs_draw_in_proportion_to_the_tdp_at_the_same_times(tmp_path: Path) -> None:

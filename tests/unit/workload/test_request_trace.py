@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.clock import UTC_ZONE, Zone
+from diploee.clock import UTC_ZONE, RunClock, Zone
 from diploee.errors import WorkloadError
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.services.replayed_rates import replayed_rates
-from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths, replayed_rates
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
@@ -51,10 +50,10 @@ def trace_of(
 def replay(
     trace: RequestTrace, horizon_ms: int, step_ms: int = 60_000, **how: object
 ) -> Float64Array:
-    of_run: dict[str, Any] = {k: how.pop(k) for k in ("start", "begin_ms") if k in how}
+    start: Any = how.pop("start", MONDAY)
     spec = RequestReplay.model_validate({"trace": "trace", **how})
-    run = {"start": MONDAY, "step_ms": step_ms, "horizon_ms": horizon_ms, **of_run}
-    return replayed_rates(trace, spec, **run)
+    clock = RunClock(start.replace(tzinfo=None), start.tzinfo, horizon_ms, step_ms)
+    return replayed_rates(trace, spec, clock, step_ms)
 
 
 def requests_in(rates: Float64Array, step_ms: int, horizon_ms: int) -> Float64Array:

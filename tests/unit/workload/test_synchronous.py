@@ -14,13 +14,12 @@ from scipy.signal import welch
 from diploee import Run, simulate
 from diploee.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
-from diploee.loads.jobs.training_phases import Phase
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.smoothing import smoothed_course, smoothed_loop
 from diploee.reports.build import build_report
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
 from diploee.site import scaled
@@ -45,6 +44,7 @@ RATED_W, CPUS_W, IDLE_W = 5_600.0, 708 * 700 / 6_300, 708.0
 
 def scenario_of(*jobs: dict[str, Any], **keys: Any) -> Scenario:
     block = {"jobs": list(jobs or (JOB,)), **keys.pop("synchronous", {})}
+    stream = {"pool": "main", "synchronous": block, **keys.pop("stream", {})}
     n_nodes = keys.pop("n_nodes", 300)
     return scenario_from_dict(
         {
@@ -53,10 +53,10 @@ def scenario_of(*jobs: dict[str, Any], **keys: Any) -> Scenario:
             "duration": "6 h",
             "resolution": "60 s",
             "facility": {
-                "node_types": {"node": NODE | keys.pop("node", {})},
+                "node_types": {"node": NODE},
                 "pools": {"main": {"node_type": "node", "n_nodes": n_nodes}},
             },
-            "streams": {"pretraining": {"pool": "main", "synchronous": block}},
+            "streams": {"pretraining": stream},
             **keys,
         }
     )
@@ -291,18 +291,6 @@ def test_fast_iterations_are_played_and_warned_of(tmp_path: Path) -> None:
     assert lines[0]["period_s"] == pytest.approx(1.08, rel=0.01)
 
 
-def test_phases_have_their_time_in_the_series() -> None:
-    scenario = scenario_of(JOB | {"jitter": 0.0})
-    work = generate_jobs(scenario, tiny_library())
-    schedule = schedule_jobs(work.jobs, scenario)
-    segments = lower_jobs(schedule, work.library, scenario.facility, work.pieces_of).segments
-    assert segments.start_ms[0] == 0
-    assert (np.diff(segments.start_ms) > 0).all()
-    assert (segments.start_ms[1:] == segments.end_ms[:-1]).all()
-    ids = [work.library.ids[k] for k in np.unique(segments.profile_id)]
-    assert any(f"synchronous-{Phase.HUNG.name.lower()}" in name for name in ids)
-
-
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"checkpoint_interval": 10}, "checkpoint_write_s 20 is not shorter than checkpoint_interval"),
     ({"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600}, "young's interval of"),
@@ -335,18 +323,17 @@ def test_bad_input_gives_one_clear_line(changes: dict[str, Any], text: str) -> N
     assert "synchronous" in problem
 
 
-def test_other_keys_of_a_stream_are_refused() -> None:
-    data = scenario_of().model_dump(mode="json")
-    data["streams"]["pretraining"]["jobs_per_day"] = 3
-    with pytest.raises(InputError, match="'jobs_per_day' can't go with synchronous"):
-        scenario_from_dict(data)
-
-
-def test_smoothing_and_caps_of_one_stream_are_refused() -> None:
-    data = scenario_of().model_dump(mode="json")
-    data["streams"]["pretraining"] |= {"power_smoothing": {}, "flexibility": {"tier": 3}}
-    with pytest.raises(InputError, match="caps would cross the floor; remove one"):
-        scenario_from_dict(data)
+@pytest.mark.parametrize(
+    ("stream", "text"),
+    [
+        ({"jobs_per_day": 3}, "'jobs_per_day' can't go with synchronous"),
+        ({"power_smoothing": {}, "flexibility": {"tier": 3}}, "caps would cross the floor; remove"),
+        ({"flexibility": {"min_nodes": 8}}, r"flexibility\.min_nodes can't go with synchronous"),
+    ],
+)
+def test_other_keys_of_a_stream_are_refused(stream: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        scenario_of(stream=stream)
 
 
 def test_a_job_grows_with_its_site() -> None:
@@ -433,11 +420,14 @@ def test_a_policy_that_acts_plays_the_same_pieces_and_stops_it_where_it_says(
 
 
 def test_a_flexible_job_is_capped_through_an_event_and_ends_later(tmp_path: Path) -> None:
-    data = scenario_of(JOB | {"work_days": 0.3}, duration="12 h").model_dump(mode="json")
-    data["streams"]["pretraining"]["flexibility"] = {"tier": 3, "work": "pre_training"}
     event = {"id": "e", "product": "emerald", "issued": "2026-01-01 02:00"}
-    data["flexibility"] = {"events": [event | {"start": "2026-01-01 02:30"}]}
-    run = simulate(scenario_from_dict(data), tmp_path / "run", library=tiny_library())
+    scenario = scenario_of(
+        JOB | {"work_days": 0.3},
+        duration="12 h",
+        stream={"flexibility": {"tier": 3, "work": "pre_training"}},
+        flexibility={"events": [event | {"start": "2026-01-01 02:30"}]},
+    )
+    run = simulate(scenario, tmp_path / "run", library=tiny_library())
     found = metrics_of(run)
     (of_event,) = found["flexibility"]["events"]
     assert of_event["mean_mw"] <= of_event["target_mw"]
@@ -449,15 +439,10 @@ def test_a_flexible_job_is_capped_through_an_event_and_ends_later(tmp_path: Path
     # the same work is done, in more time
     of = found["synchronous"]["pretraining"]
     assert of["node_h"] - of["lost_node_h"] > 0.3 * 24 * 105
-    data["streams"]["pretraining"]["flexibility"]["min_nodes"] = 8
-    with pytest.raises(InputError, match=r"flexibility\.min_nodes can't go with synchronous"):
-        scenario_from_dict(data)
 
 
 def smoothed_scenario(spec: dict[str, Any], *jobs: dict[str, Any], **keys: Any) -> Scenario:
-    data = scenario_of(*jobs, **keys).model_dump(mode="json")
-    data["streams"]["pretraining"]["power_smoothing"] = spec
-    return scenario_from_dict(data)
+    return scenario_of(*jobs, stream={"power_smoothing": spec}, **keys)
 
 
 SLOW = {"floor": 0.6, "up_per_s": 0.05, "down_per_s": 0.3, "hysteresis_s": 0.5}

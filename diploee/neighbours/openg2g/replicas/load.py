@@ -43,7 +43,7 @@ class ReplicasLoad(BankLoad):
         specs, facility = scenario.replica_streams, scenario.facility
         self.plans = plan_replicas(specs, facility, scenario.clock, scenario.seed, inputs.replicas)
         super().__init__(*_banks(self.plans, facility, library))
-        self.columns, self.replicas = replica_columns_of(specs), self.plans
+        self.columns = replica_columns_of(specs)
 
     def values(self, block: Block) -> Values:
         """Return replicas, batch sizes, latency and signals of each stream: means over steps.
@@ -97,7 +97,7 @@ def _banks(
     """
     profiles: list[PowerProfile] = []
     banks, first = list[Bank](), len(library)
-    for number, plan in enumerate(plans):
+    for plan in plans:
         starts = np.flatnonzero(np.diff(plan.n_nodes, prepend=-1))
         edges_ms = np.append(plan.edges_ms[starts], plan.edges_ms[-1])
         n_nodes, size = plan.n_nodes[starts], starts.size
@@ -119,7 +119,7 @@ def _banks(
         none = np.zeros(size, dtype=np.int64)
         id_ = np.maximum(profile_id, 0).astype(np.int32)
         pool_id = list(facility.pools).index(plan.pool)
-        banks.append(Bank(pool_id, edges_ms, n_nodes, weight, id_, none, number))
+        banks.append(Bank(pool_id, edges_ms, n_nodes, weight, id_, none, plan))
     return banks, library.extended(profiles)
 
 

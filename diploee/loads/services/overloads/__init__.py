@@ -1,1 +1,0 @@
-"""Rules for requests above capacity, one file each."""
