@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from diploee.textio.text import Text, text_of
 
 DELIMITERS = ",;\t|"
 _PARQUET = b"PAR1"
-_DAMAGED = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +56,9 @@ class Sheet:
         if isinstance(self.content, Text):
             return read_columns(self.content, self.layout, names)
         found = {key: self.names[self.layout.index(name) or 0] for key, name in names.items()}
-        try:
-            with pq.ParquetFile(pa.BufferReader(self.content)) as file:
-                if file.metadata.num_rows * len(names) > MAX_UNPACKED_BYTES // 8:
-                    fail_size(self.path, MAX_UNPACKED_BYTES)
-                table = file.read(columns=list(dict.fromkeys(found.values())))
-                columns = {key: table[name] for key, name in found.items()}
-        except _DAMAGED as error:
-            raise _no_parquet(self.path, error) from error
+        with _parquet(self.path, self.content) as file:
+            table = _read(self.path, file, [*dict.fromkeys(found.values())])
+            columns = {key: table[name] for key, name in found.items()}
         return ReadTable(self.path, columns, found, lambda row: f"{self.path}: row {row}")
 
 
@@ -87,7 +82,8 @@ def sheet_of(
     sha256 = hashlib.sha256(stored).hexdigest()
     data = unpacked(path, stored)
     if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
-        return Sheet(path, Layout(_parquet_names(path, data)), data, sha256)
+        with _parquet(path, data) as file:
+            return Sheet(path, Layout(tuple(file.schema_arrow.names)), data, sha256)
     text = text_of(path, data, expected).without_comments("#")
     if header_word:
         offset = text.data.find(header_word.encode())
@@ -112,18 +108,12 @@ def sheet_text(path: Path, expected: str) -> Text:
     data = unpacked(path, stored)
     if not data.startswith(_PARQUET):
         return text_of(path, stored, expected)
-    try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            schema = file.schema_arrow
-            if file.metadata.num_rows * len(schema) > MAX_UNPACKED_BYTES // 8:
-                fail_size(path, MAX_UNPACKED_BYTES)
-            names = [field.name for field in schema if not pa.types.is_nested(field.type)]
-            table = file.read(columns=names)
+    with _parquet(path, data) as file:
+        names = [field.name for field in file.schema_arrow if not pa.types.is_nested(field.type)]
+        table = _read(path, file, names)
         table = pa.table({name: _written(table[name]) for name in names})
         text = pa.BufferOutputStream()
         pa_csv.write_csv(table, text)
-    except _DAMAGED as error:
-        raise _no_parquet(path, error) from error
     return text_of(path, text.getvalue().to_pybytes(), expected)
 
 
@@ -140,14 +130,20 @@ def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _parquet_names(path: Path, data: bytes) -> tuple[str, ...]:
+@contextmanager
+def _parquet(path: Path, data: bytes) -> Iterator[pq.ParquetFile]:
+    """Open the content of a Parquet file; what goes wrong with it names the path."""
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            return tuple(file.schema_arrow.names)
-    except _DAMAGED as error:
-        raise _no_parquet(path, error) from error
+            yield file
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        why = one_line((str(error).splitlines() or [repr(error)])[0])[:200]
+        raise LogFormatError(
+            f"{path}: not a readable Parquet file ({why}); write it again"
+        ) from error
 
 
-def _no_parquet(path: Path, error: Exception) -> LogFormatError:
-    why = one_line((str(error).splitlines() or [repr(error)])[0])[:200]
-    return LogFormatError(f"{path}: not a readable Parquet file ({why}); write it again")
+def _read(path: Path, file: pq.ParquetFile, names: list[str]) -> pa.Table:
+    if file.metadata.num_rows * len(names) > MAX_UNPACKED_BYTES // 8:
+        fail_size(path, MAX_UNPACKED_BYTES)
+    return file.read(columns=names)

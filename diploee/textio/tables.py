@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from diploee.errors import LogFormatError, did_you_mean, one_line, one_of
-from diploee.tables import BoolArray, arrow_numbers
+from diploee.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.textio.text import LONGEST_LINE_BYTES, Text
 
 LISTED_COLUMNS = 20
@@ -53,9 +53,14 @@ class ReadTable:
         """Return the rows of a mask."""
         if kept.all():
             return self
-        rows, where, mask = np.flatnonzero(kept), self.where, arrow_numbers(kept)
+        mask, where = arrow_numbers(kept), self.where_of(np.flatnonzero(kept))
         columns = {key: pc.filter(column, mask) for key, column in self.columns.items()}
-        return replace(self, columns=columns, where=lambda row: where(int(rows[row])))
+        return replace(self, columns=columns, where=where)
+
+    def where_of(self, rows: Int64Array) -> Callable[[int], str]:
+        """Return where some rows stand, of their index among these."""
+        where = self.where  # alone, so that no column is kept
+        return lambda nth: where(int(rows[nth]))
 
 
 @dataclass(frozen=True)

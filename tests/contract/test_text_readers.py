@@ -78,6 +78,8 @@ def test_a_packed_file_that_was_cut_is_refused(tmp_path: Path, reader: TextReade
         for n_bytes in (7, len(data) // 2, -1):
             path.write_bytes(data[:n_bytes])
             assert re.search("stream ends before|not a whole|control byte", refused(reader, path))
+    path.write_bytes(gzip.compress(reader.text.encode())[:-8] + b"\0" * 8)
+    assert "not a whole gzip file (CRC check failed" in refused(reader, path)
 
 
 @every_reader
@@ -182,11 +184,12 @@ def test_content_that_is_no_text_is_refused_by_name(tmp_path: Path, reader: Text
 
 
 @every_reader
-def test_a_control_byte_between_the_rows_is_refused_with_its_line(
+def test_a_byte_of_no_text_between_the_rows_is_refused_with_its_line(
     tmp_path: Path, reader: TextReader
 ) -> None:
-    lines = reader.text.splitlines(keepends=True)
+    *before, last = reader.text.encode().splitlines(keepends=True)
     path = tmp_path / reader.file
-    for wrong in ("\x00", "\x1b[31m", "\x07"):
-        path.write_bytes("".join([*lines[:-1], wrong, lines[-1]]).encode())
-        assert f"{path}:{len(lines)}: found a control byte" in refused(reader, path)
+    for wrong in (b"\x00", b"\x1b[31m", b"\x07", b"\xe9"):
+        path.write_bytes(b"".join([*before, wrong, last]))
+        what = "a byte that is not UTF-8" if wrong == b"\xe9" else "a control byte"
+        assert f"{path}:{len(before) + 1}: found {what}" in refused(reader, path)

@@ -74,6 +74,7 @@ PARTIAL_EXECUTION = "partial execution, the job has its own line"
 _HEADER = re.compile(
     r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString)\s*:[ \t]*(.*)$", re.M
 )
+_Header = dict[str, tuple[int, str]]
 _WHOLE_NUMBER = re.compile(r"\d{1,12}(?!\d)")
 _ROW = re.compile(r"\s*(-?\d+(\.\d*)?\s+){17}-?\d+(\.\d*)?(\s+\S+)*\s*")
 _ASKED = r"(?:^|:)(?P<n>\d{1,9})(?::ppn=|x\d+(?:$|:))"
@@ -119,7 +120,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 FORMAT = JobLogFormat("swf", "Standard Workload Format 2.2", recognises, read)
 
 
-def _header(text: Text) -> dict[str, tuple[int, str]]:
+def _header(text: Text) -> _Header:
     """Return line and text of the header comments that matter, the first of each."""
     end = len(text.data)
     offset = text.start
@@ -128,26 +129,26 @@ def _header(text: Text) -> dict[str, tuple[int, str]]:
     ):
         offset = text.data.find(b"\n", offset) + 1 or end
     head = text.data[:offset].decode()
-    found: dict[str, tuple[int, str]] = {}
+    found: _Header = {}
     for match in _HEADER.finditer(head):
         found.setdefault(match[1], (head.count("\n", 0, match.start(1)) + 1, match[2].strip()))
     return found
 
 
-def _number(text: str) -> int:
-    match = _WHOLE_NUMBER.match(text)
+def _number(header: _Header, key: str) -> int:
+    match = _WHOLE_NUMBER.match(header.get(key, (0, ""))[1])
     return int(match[0]) if match else 0
 
 
 def _times(
-    text: Text, table: ReadTable, header: dict[str, tuple[int, str]], options: JobLogOptions
+    text: Text, table: ReadTable, header: _Header, options: JobLogOptions
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     submit_ms, wait_ms = times_ms(table, "submit"), times_ms(table, "wait")
     has_start = (submit_ms != MISSING_MS) & (wait_ms != MISSING_MS)
     start_ms = np.where(has_start, submit_ms + wait_ms, MISSING_MS)
     ms = {"submit": submit_ms, "start": start_ms, "run": times_ms(table, "run")}
     ms["requested"] = times_ms(table, "requested_time")
-    origin = _number(header.get("UnixStartTime", (0, ""))[1])
+    origin = _number(header, "UnixStartTime")
     known_ms = submit_ms[submit_ms != MISSING_MS]
     if known_ms.size and YEARS_MS[0] <= np.median(known_ms) < YEARS_MS[1]:
         origin = 0  # seconds since 1970, whatever the header says
@@ -164,13 +165,9 @@ def _times(
     return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
 
 
-def _max_nodes(header: dict[str, tuple[int, str]]) -> int:
-    return _number(header.get("MaxNodes", (0, ""))[1])
-
-
 def _nodes(
     table: ReadTable,
-    header: dict[str, tuple[int, str]],
+    header: _Header,
     options: JobLogOptions,
     n_fields: int,
 ) -> tuple[dict[str, Float64Array], str]:
@@ -182,17 +179,17 @@ def _nodes(
         if not np.isnan(counts["n_nodes"]).all():
             n_gpus = _matching(table, "used_gpus", _COUNTED)
             return counts if np.isnan(n_gpus).all() else counts | {"n_gpus": n_gpus}, ALEA_RULE
-    by_header = _max_nodes(header) and (processors > 0).any()
+    of_header = _number(header, "MaxNodes")
+    by_header = of_header and (processors > 0).any()
     if n_fields == FRONTIER_FIELDS and not (by_header or options.gpus_per_node):
         n_nodes = _matching(table, "asked", _COUNTED)
         if (n_nodes > 0).any():
             return {"n_nodes": n_nodes}, FRONTIER_RULE
-    if options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header)):
+    if options.gpus_per_node or (options.pool_gpus_per_node and not of_header):
         return {"n_gpus": processors}, ""
-    of_header = _max_nodes(header)
     if not of_header:
         return {"n_nodes": processors}, ONE_PROCESSOR
-    n_processors = _number(header.get("MaxProcs", (0, ""))[1]) or of_header
+    n_processors = _number(header, "MaxProcs") or of_header
     per_node = max(ceil(n_processors / of_header), 1)
     rule = f"1 node = {per_node:,} processors, from the log's header" if per_node > 1 else ""
     return {"n_nodes": np.ceil(processors / per_node)}, rule

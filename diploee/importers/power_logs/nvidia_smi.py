@@ -20,7 +20,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,9 +83,9 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     machines = [_read_machine(path, options) for path in files]
     nodes = options.n_nodes or len(files)
     gpus = [gpu for machine in machines for gpu in machine.gpus]
-    counts = dict.fromkeys((cause for machine in machines for cause in machine.counts), 0)
+    counts: Counter[str] = Counter()
     for machine in machines:
-        counts |= {cause: counts[cause] + n for cause, n in machine.counts.items()}
+        counts.update(machine.counts)
     counts["seconds_that_not_all_gpus_cover"] = unshared_s([gpu.curve for gpu in gpus])
     columns = sorted({machine.column for machine in machines})
     window_s = options.averaging_window_s
@@ -101,7 +100,7 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         hashes=[machine.sha256 for machine in machines],
         interval_s=round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6),
         window_s=window_s,
-        counts=counts,
+        counts=dict(counts),
         power_boundary=_boundary(options.add_w),
         notes=_notes(gpus, columns, window_s, options.averaging_window_s is None),
         gpus_per_node=len(gpus) // nodes if len(gpus) % nodes == 0 else None,
@@ -128,15 +127,13 @@ def _boundary(add_w: float) -> str:
 
 
 def _notes(gpus: list[Device], columns: list[str], window_s: float, assumed: bool) -> str:
-    how = (
-        "the driver does not average it"
-        if window_s == 0
-        else f"the driver averages it over {window_s:g} s"
-    )
+    how = "the driver does not average it"
+    if window_s:
+        newer = " (as on Ampere, but GA100, and newer)" if assumed else ""
+        how = f"the driver averages it over {window_s:g} s{newer}"
     longest_s = max(gpu.longest_gap_s for gpu in gpus)
     return (
-        f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {how}"
-        f"{' (as on Ampere, but GA100, and newer)' if assumed and window_s else ''}; readings "
+        f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {how}; readings "
         f"joined by straight lines; longest time between good readings of a GPU {longest_s:g} s"
     )
 
@@ -182,14 +179,9 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         counts[above] += int(too_high.sum())
         power_w = np.where(too_high | (power_w < 0), np.nan, power_w)
         counts["failed_reads"] += int(np.isnan(power_w).sum() - too_high.sum())
-        where = partial(_where, table, kept)
-        name = f"GPU {number}"
-        gpus.append(device_of(path, times.us[kept], power_w, options.max_gap_s, where, name))
+        place = (table.where_of(kept), f"GPU {number}")
+        gpus.append(device_of(path, times.us[kept], power_w, options.max_gap_s, *place))
     return _Machine(_BRACKETS.sub("", column), gpus, sheet.sha256, counts)
-
-
-def _where(table: ReadTable, rows: Int64Array, nth: int) -> str:
-    return table.where(int(rows[nth]))
 
 
 def _sheet(path: Path) -> Sheet:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -243,14 +242,10 @@ def _even_grid(
                 "give a complete table"
             )
         places_us = nth * (step_ms * US_PER_MS)
-        longest_gap_s(places_us, good, max_gap_s, partial(_where, table, rows), f"'{name}'")
+        longest_gap_s(places_us, good, max_gap_s, table.where_of(rows), f"'{name}'")
         values[key] = np.interp(np.arange(n_steps), nth[good], column[rows[good]])
         counts[f"missing_{name}_filled"] = int(rows.size - good.size)
     return int(t_us[rows[0]]), step_ms, values
-
-
-def _where(table: ReadTable, rows: Int64Array, nth: int) -> str:
-    return table.where(int(rows[nth]))
 
 
 def _places(
@@ -270,7 +265,7 @@ def _places(
             f"{table.where(int(rows[1]))}: the step is less than 1 ms, expected 1 ms or more; "
             "resample the data"
         )
-    longest_gap_s(t_us[rows], np.arange(rows.size), max_gap_s, partial(_where, table, rows))
+    longest_gap_s(t_us[rows], np.arange(rows.size), max_gap_s, table.where_of(rows))
     steps = (t_us[rows] - t_us[rows[0]]) / (step_ms * US_PER_MS)
     nth = np.rint(steps).astype(np.int64)
     if nth[-1] >= MOST_STEPS_PER_ROW * rows.size:

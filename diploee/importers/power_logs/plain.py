@@ -176,9 +176,7 @@ def _readings(
     gap_us = GAP_STEPS * float(np.median(steps_us))
     counts["gaps_bridged"] += int((steps_us > gap_us).sum())
     limit_s = max(max_gap_s, gap_us / US_PER_S)
-    device = device_of(
-        table.path, stamps_us, power_w[at], limit_s, lambda nth: table.where(int(at[nth]))
-    )
+    device = device_of(table.path, stamps_us, power_w[at], limit_s, table.where_of(at))
     is_whole = good.size == rows.size
     return device, _even_ms(t_us[at], device.interval_us) if is_whole else None
 
@@ -302,10 +300,9 @@ def _unit_w(sheet: Sheet, name: str, told: str | None) -> float:
         return UNITS_W[told]
     found = _UNIT.match(name.strip())
     unit = found["unit"] if found else ""
-    if unit.lower() in ("w", "watt", "watts"):
-        return 1.0
-    if unit.lower() in ("kw", "kilowatt", "kilowatts"):
-        return UNITS_W["kW"]
+    known = {"w": 1.0, "watt": 1.0, "kw": 1e3, "kilowatt": 1e3}
+    if (short := unit.lower().removesuffix("s")) in known:
+        return known[short]
     why = "may be megawatts or milliwatts" if unit else "does not tell its unit"
     raise LogFormatError(
         f"{sheet.header}: column '{name}' {why}; give its unit (--power-unit), one of "

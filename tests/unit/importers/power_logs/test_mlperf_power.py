@@ -272,7 +272,6 @@ FAILED = GOOD.replace("5}", '"much"}')
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", r":1: the file is empty"),
         (GOOD, r": the log has 1 good reading in 1 row, expected two rows or more"),
         (GOOD + GOOD, r": the log has 1 good reading in 1 row"),
         (FAILED + FAILED.replace("1000", "3000"), r": the log has 0 good readings in 2 rows"),

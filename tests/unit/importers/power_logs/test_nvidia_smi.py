@@ -208,7 +208,6 @@ def test_a_constant_for_the_cpus_is_added_per_node_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([], r"smi.csv:1: the file is empty"),
         (["2025/05/14 08:50:19.056, 79.60 W"], r"no column 'timestamp' \(found: '2025/05/14"),
         (["t_s,power_w", "0,1"], r"no column 'timestamp' \(found: 't_s', 'power_w'\), expected"),
         (["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"], r"smi.csv:1: no column of power"),
