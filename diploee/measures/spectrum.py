@@ -79,17 +79,13 @@ def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
 
 
 class BandRms(NamedTuple):
-    """The spectra of all windows: bins [Hz], and the mean of their densities [MW^2/Hz].
+    """The spectra of all windows; of shape (m, bands) is what each window has of each band."""
 
-    Of each window there is its start, and for each band its level and its strongest bin, of shape
-    (m, bands).
-    """
-
-    frequency_hz: Float64Array
-    mean_psd: Float64Array
-    starts_ms: Int64Array
-    rms_mw: Float64Array
-    strongest_hz: Float64Array
+    frequency_hz: Float64Array  # bins
+    mean_psd: Float64Array  # mean of the densities [MW^2/Hz]
+    starts_ms: Int64Array  # start of each window
+    rms_mw: Float64Array  # level of each band
+    strongest_hz: Float64Array  # its strongest bin
 
 
 class Spectrum:

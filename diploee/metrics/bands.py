@@ -68,20 +68,14 @@ class Readings(NamedTuple):
 
 @dataclass(frozen=True)
 class Support:
-    """Reach of a series: band levels up to `trusted_hz`, with a flag up to `flagged_hz`.
+    """Reach of a series: the frequencies and steps that it can show."""
 
-    Nothing is claimed above. A step over less than `min_step_s` is a lower bound.
-    `averaging_window_s` is the longest of the readings, 0 where they are not averaged;
-    `readings_hz` what they support at most, and `step_s` the interval of the series, 0 for the
-    profiles alone.
-    """
-
-    trusted_hz: float
-    flagged_hz: float
-    min_step_s: float
-    averaging_window_s: float
-    readings_hz: float
-    step_s: float = 0.0
+    trusted_hz: float  # up to which levels of bands are trusted
+    flagged_hz: float  # up to which they are given, with a flag; nothing is claimed above
+    min_step_s: float  # a step over less is a lower bound
+    averaging_window_s: float  # longest of the readings; 0 where they are not averaged
+    readings_hz: float  # what these support at most
+    step_s: float = 0.0  # interval of the series; 0 for the profiles alone
 
     def at_resolution(self, step_ms: int) -> Support:
         """Return what is left in a series of interval means."""

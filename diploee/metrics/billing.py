@@ -96,21 +96,16 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """Sums of one local month in quanta (1/64 W, var), over `n` intervals.
+    """Sums of one local month in quanta (1/64 W, var)."""
 
-    `begin_ms` is a time in the month; `quanta` are by column with a role; `total` is of the power
-    at the meter, `gross` with what sources and stores give, `exported` of what is below 0; `drawn`
-    and `supplied` are of the reactive power of intervals that draw it, and that supply it.
-    """
-
-    begin_ms: int
-    n: int = 0
-    quanta: Counter[str] = field(default_factory=Counter)
-    total: int = 0
-    gross: int = 0
-    exported: int = 0
-    drawn: int = 0
-    supplied: int = 0
+    begin_ms: int  # a time in the month
+    n: int = 0  # intervals
+    quanta: Counter[str] = field(default_factory=Counter)  # by column with a role
+    total: int = 0  # of the power at the meter
+    gross: int = 0  # of it with what sources and stores give
+    exported: int = 0  # of what is below 0
+    drawn: int = 0  # of the reactive power of intervals that draw it
+    supplied: int = 0  # of that of intervals that supply it
 
     def add(self, other: MonthSums) -> None:
         """Add what another month adds up to."""

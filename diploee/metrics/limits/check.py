@@ -76,21 +76,17 @@ class Band(Model):
 
 @dataclass(frozen=True)
 class Shown:
-    """A series to be checked against limits: its clock, support and length [ms].
-
-    `peak_mw` is None where the metrics do not tell it; `nominal_mw` and `rated_mw` are 0 where
-    there is none, `nominal` says what the former is. `exports`: its power goes below 0.
-    """
+    """A series to be checked against limits."""
 
     clock: WallClock  # its intervals
     support: Support  # the frequencies that it can show
     horizon_ms: int  # its length [ms]
-    peak_mw: float | None
-    nominal_mw: float
-    nominal: str
+    peak_mw: float | None  # None where the metrics do not hold it
+    nominal_mw: float  # 0 where there is none
+    nominal: str  # source of the nominal power
     has_reactive: bool  # it has reactive power
-    rated_mw: float = 0.0
-    exports: bool = False
+    rated_mw: float = 0.0  # 0 where there is none
+    exports: bool = False  # its power goes below 0
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
@@ -188,37 +184,29 @@ class Amount(Model):
 
 @dataclass(eq=False)
 class Check:
-    """One limit on a series: values of a signal against a largest or `least` one.
-
-    A value stands for `span_ms`, and one comes every `stride_ms`; it takes `n_window` values of
-    power, and `per_unit` of the signal's make one of the limit's `unit`. What only the whole run
-    has is taken in by `measure` and given by `at_end`; `of_run` says that this is one value. `note`
-    is what of the limit is not seen: if no violation is, it can't be called kept. `event` is the
-    event of the metrics that the largest value is, `whole` that the time counts in which a run
-    fills up, `aside` tells something beside, and `in_windows` that windows of some minutes at 0.1 s
-    can show a violation.
-    """
+    """One limit on a series: values of a signal against a largest or `least` one."""
 
     # The limited quantity in words, its largest or least value, and the unit of both
     text: str
     limit: float
     unit: str
-    span_ms: int
-    stride_ms: int
-    signal: Signal = lambda _: None
-    n_window: int = 1
-    per_unit: float = 1.0
+    span_ms: int  # time that a value is of
+    stride_ms: int  # time from one value to the next
+    signal: Signal = lambda _: None  # gives the values of a stretch
+    n_window: int = 1  # values of power that one of the signal takes
+    per_unit: float = 1.0  # how many of the signal's make one of the limit's unit
+    # Of what only the whole run has: what takes it in, and its values
     measure: Measure | None = None
     at_end: Callable[[], Values | None] = lambda: None
-    least: bool = False
-    note: str = ""
-    event: Key | None = None
-    whole: bool = False
-    aside: Callable[[], str] = str
+    least: bool = False  # the limit is the least that is allowed
+    note: str = ""  # what of the limit is not seen: without a violation it can't be called kept
+    event: Key | None = None  # the event of the metrics that the largest value is
+    whole: bool = False  # the time counts in which a run fills up
+    aside: Callable[[], str] = str  # gives words on what is beside
     key: str = ""  # in the file of limits
     spec: LimitSpec | None = None  # of which it is
-    in_windows: bool = False
-    of_run: bool = False
+    in_windows: bool = False  # windows of some minutes at 0.1 s can show a violation
+    of_run: bool = False  # the value is one of the whole run
     why_none: str = "the run is too short"  # reason where there is no value
 
     def __post_init__(self) -> None:

@@ -103,13 +103,7 @@ def shipped_limits() -> dict[str, Path]:
 
 
 def find_limits(name_or_path: Path | str) -> Path:
-    """Return the file of limits given by path or by shipped name.
-
-    Raises
-    ------
-    ScenarioError
-        If there is no such file and no such name.
-    """
+    """Return the file of limits given by path or by shipped name; there must be one."""
     return find_shipped("limits", name_or_path, shipped_limits())
 
 
