@@ -59,14 +59,14 @@ def _show(found: Comparison, everything: bool) -> None:
     differing = [(key, *map(_setting, values)) for key, values in found.settings.items()]
     if differing:
         most = len(differing) if everything else MOST_SETTINGS
-        show_table("What was asked", ("key", *found.labels), differing[:most])
+        show_table("Settings", ("key", *found.labels), differing[:most])
         if more := differing[most:]:
             typer.echo(f"{plural(len(more), 'more key differs', 'more keys differ')} (--all).")
         typer.echo()
     rows = [row for row in found.rows if everything or _is_brief(row)]
     shown = [row for row in rows if everything or not row.is_equal]
     header = ("metric", *found.labels, *(f"change of {label}" for label in found.labels[1:]))
-    show_table("What came out", header, [_cells(row, len(found.labels)) for row in shown])
+    show_table("Results", header, [_cells(row, len(found.labels)) for row in shown])
     if len(shown) < len(rows):
         typer.echo(f"{plural(len(rows) - len(shown), 'metric')} are equal (--all shows them).")
     typer.echo()

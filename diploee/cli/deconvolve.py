@@ -35,7 +35,7 @@ def deconvolve_command(
     ],
     observed: Annotated[
         Observed | None,
-        typer.Option(help="What to use; utilization, if the file has it."),
+        typer.Option(help="Quantity to use; utilization, if the file has it."),
     ] = None,
     column: Annotated[str | None, typer.Option(help="Column of what is used.")] = None,
     power_unit: Annotated[

@@ -44,7 +44,7 @@ def limits_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Hold a run against limits on ramps, swings, bands, demand and reactive power."""
+    """Check a run against limits on ramps, swings, bands, demand and reactive power."""
     if presets:
         _show_presets(as_json)
         return

@@ -70,14 +70,14 @@ def zeus_command(
     optimizer: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help=f"What chooses the batch size: {one_of(BATCH_SIZE_OPTIMIZERS)}."
+            metavar="NAME", help=f"Optimizer of the batch size: {one_of(BATCH_SIZE_OPTIMIZERS)}."
         ),
     ] = "zeus",
     power_limit_optimizer: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"What chooses the power limit: {one_of(POWER_LIMIT_OPTIMIZERS)}; by default what "
+            help=f"Optimizer of the power limit: {one_of(POWER_LIMIT_OPTIMIZERS)}; by default what "
             "goes with --optimizer.",
         ),
     ] = None,

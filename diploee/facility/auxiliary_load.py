@@ -37,10 +37,10 @@ class AuxiliaryLoadSpec(StageSpec):
         default="auxiliary_load", description="A constant load beside the IT equipment."
     )
     power_kw: Annotated[float | None, Field(ge=0), SCALES] = optional(
-        "What it draws [kW]; or design_share."
+        "Its power [kW]; or design_share."
     )
     design_share: Annotated[float | None, Field(ge=0, le=1)] = optional(
-        "What it draws, share of the nodes' power at their ratings; 0.01 if power_kw is not given "
+        "Its power, share of the nodes' power at their ratings; 0.01 if power_kw is not given "
         "either (assumed)."
     )
     power_factor: Annotated[float, Field(gt=0, le=1)] = Field(

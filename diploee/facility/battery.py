@@ -287,7 +287,7 @@ class BatterySpec(StageSpec):
         default=0.95, description="Energy given per energy drawn from the store, 0-1 (assumed)."
     )
     auxiliary_kw: Annotated[float, Field(ge=0), SCALES] = Field(
-        default=0.0, description="What it draws for itself, constant [kW]."
+        default=0.0, description="Its own constant power [kW]."
     )
     least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.1,
@@ -297,7 +297,7 @@ class BatterySpec(StageSpec):
         default=0.9, description="It is not filled above this part of its nominal energy (assumed)."
     )
     reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.5, description="What it begins with, and is brought back to (assumed)."
+        default=0.5, description="State that it starts with, and is brought back to (assumed)."
     )
     feedback_per_h: Annotated[float, Field(ge=0)] = Field(
         default=1.0,

@@ -46,7 +46,7 @@ class MonthTest:
 def months_differ(
     counts: Float64Array, expected: Float64Array, month: Int64Array, hour: Int64Array
 ) -> MonthTest:
-    """Hold months against the weeks within them, or against those of other years.
+    """Compare months with the weeks within them, or against those of other years.
 
     Weighted analysis of variance (Fisher 1925) of counts over what a calendar without months
     expects. Weeks that hang together make months differ too: only years tell that apart.

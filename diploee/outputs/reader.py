@@ -115,7 +115,7 @@ class Run:
         return Measured(key, self.values[key], unit, declared.label)
 
     def limits(self, limits: Limits | Path | str) -> LimitReport:
-        """Hold the run against limits: loaded ones, their file, or the name of a preset."""
+        """Check the run against limits: loaded ones, their file, or the name of a preset."""
         return check_limits(self, limits if isinstance(limits, Limits) else load_limits(limits))
 
     def export(

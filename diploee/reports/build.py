@@ -61,7 +61,7 @@ def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> R
     folders : sequence of path
         One or up to 12 run folders, or one sweep folder.
     limits : sequence of str
-        Limits to hold them against: names of presets, or files.
+        Limits to check them against: names of presets, or files.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def write_report(
     force : bool
         Replace any file at `out`, and pictures of the same names.
     limits : sequence of str
-        Limits to hold the runs against: names of presets, or files.
+        Limits to check the runs against: names of presets, or files.
 
     Raises
     ------

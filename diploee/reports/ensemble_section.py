@@ -157,7 +157,7 @@ def _shares_chart(
         "How much of the variance over the members each draw causes alone, and what is left to the "
         "seed and to draws together."
     )
-    return Chart("shares", "What causes the spread", text, tuple(panels))
+    return Chart("shares", "Causes of the spread", text, tuple(panels))
 
 
 def _source(key: str) -> str:

@@ -204,4 +204,4 @@ def costs_table(jobs: Entry) -> PageTable:
         (words, number(jobs.get(key), pattern)) for key, (words, pattern) in _COSTS.items()
     )
     note = "Over the whole run, each job against itself without control."
-    return PageTable("What it cost the jobs", ("", "Value"), rows, note)
+    return PageTable("Cost to the jobs", ("", "Value"), rows, note)

@@ -158,7 +158,7 @@ def causes_table(run: RunData, unit: PowerUnit) -> PageTable | None:
     changes = cells([cause["change_mw"] * W_PER_MW / unit.watts for _, _, cause in found])
     return PageTable(
         "Why",
-        ("Event", f"Change [{unit.power}]", "When", "What it was made of"),
+        ("Event", f"Change [{unit.power}]", "When", "Causes"),
         tuple(
             (_event_name(key), change, moment(time, run.resolution_ms), cause_words(cause, unit))
             for (key, time, cause), change in zip(found, changes, strict=True)

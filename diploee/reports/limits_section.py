@@ -28,7 +28,7 @@ from diploee.reports.words import interval, moment
 
 _HEADER = (
     *("Key", "Limit", "Verdict", "Allowed", "Worst", "When", "Violations"),
-    "What is seen, source, cause",
+    "Coverage, source, cause",
 )
 WIDTH = 18
 """Characters of a line of a name below its bar."""

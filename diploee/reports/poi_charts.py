@@ -118,7 +118,7 @@ def _stack(
     length = "day" if size * step_ms == MS_PER_DAY else f"{size * step_ms / MS_PER_H:g} h"
     return Chart(
         "poi-parts",
-        "What the point of interconnection draws, by part",
+        "Power at the point of interconnection, by part",
         f"Mean of each {length}, stacked from the devices up; {top}",
         (Panel(Axis("Day", "date"), Axis(f"Power [{unit.power}]", from_zero=True), tuple(layers),
                wide=True),),

@@ -345,7 +345,7 @@ class Flexibility(Model):
     )
     controller: Annotated[Literal["fair_caps", "off"], BeforeValidator(_off)] = Field(
         default="fair_caps",
-        description="What answers: fair_caps holds starts, caps GPUs by a common share of what "
+        description="Controller: fair_caps holds starts, caps GPUs by a common share of what "
         "their jobs tolerate, pauses and resizes; off measures events against the plain run.",
     )
 

@@ -164,7 +164,7 @@ class JobClass(Model):
         "law that meets the mean; each node has a phase of its own."
     )
     flexibility: JobFlexibility | None = optional(
-        "What the jobs tolerate of caps, pauses and fewer nodes; as the stream says if absent."
+        "Tolerance of the jobs to caps, pauses and fewer nodes; as the stream says if absent."
     )
 
     @model_validator(mode="after")
@@ -270,8 +270,8 @@ class JobStream(Model):
     )
     match: Literal["list", "simulated"] = Field(
         default="list",
-        description="What meets the target: the occupancy estimated from the list of jobs, "
-        "as the paper does, or that of the simulated schedule.",
+        description="Quantity that meets the target: the occupancy estimated from the list of "
+        "jobs, as the paper does, or that of the simulated schedule.",
     )
     startup: DurationModel | None = optional(
         "Time between a job's start and its first power above idle [s], at most a day; none if "
@@ -287,7 +287,7 @@ class JobStream(Model):
         "trains, writes, loads and hangs, not while it is scheduled again or waits for nodes."
     )
     flexibility: JobFlexibility | None = optional(
-        "What the jobs tolerate of caps, pauses and fewer nodes; nothing if absent."
+        "Tolerance of the jobs to caps, pauses and fewer nodes; none if absent."
     )
 
     @model_validator(mode="after")

@@ -192,16 +192,16 @@ class JobReplay(LogReading, _LogFile):
     )
     cpu_jobs: Literal["idle", "error", "rules"] = Field(
         default="idle",
-        description="What jobs draw that the log says to have no GPUs, on nodes that have some: "
+        description="Power of jobs that have no GPUs by the log, on nodes that have some: "
         "idle power, or what the rules say; error refuses them. cpu_only: drop leaves them out, "
         "and so does a pool that allocates GPUs.",
     )
     unmatched: Literal["error", "drop"] = Field(
-        default="error", description="What to do with jobs that no rule fits."
+        default="error", description="Treatment of jobs that no rule fits."
     )
     too_wide: Literal["error", "drop", "clip"] = Field(
         default="error",
-        description="What to do with jobs wider than the pool: clip gives them the whole pool.",
+        description="Treatment of jobs wider than the pool: clip gives them the whole pool.",
     )
 
     @model_validator(mode="before")

@@ -69,7 +69,7 @@ class NodeType(Model):
     )
 
     ac_power: Annotated[SerializeAsAny[AcPowerSpec], AC_POWER] | None = optional(
-        "What a node draws at its AC input for a power of its devices (fans, conversion, all else "
+        "Power of a node at its AC input for a power of its devices (fans, conversion, all else "
         "in it), by name or as a group of keys with its kind. If absent, the devices' power alone "
         "is known."
     )
@@ -94,7 +94,7 @@ class Size(Model):
     """Another size for a site: nodes, rates and ratings are scaled together."""
 
     poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
-        "What the site draws at its point of interconnection with all nodes at their ratings, in "
+        "Power of the site at its point of interconnection with all nodes at their ratings, in "
         "the hour of its weather's year in which that is most, whatever span is run; steady, with "
         "batteries, sources and ramp limits out [MW]; needs facility.stages."
     )
@@ -133,7 +133,7 @@ class Facility(Model):
     )
     stages: tuple[Annotated[SerializeAsAny[StageSpec], STAGES], ...] = Field(
         default=(),
-        description="What the power passes between the devices and the meter, from the devices on; "
+        description="Equipment between the devices and the meter, from the devices on; "
         "none: facility_power_w is the devices' power.",
         exclude_if=lambda value: not value,
     )
@@ -253,7 +253,7 @@ class Scenario(Model):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
         description="Short name; run folders are named after it."
     )
-    description: str = Field(default="", description="What the scenario is for.")
+    description: str = Field(default="", description="Purpose of the scenario.")
     facility: Facility = Field(description="The data center.")
     streams: dict[Name, JobStream] = Field(
         default_factory=dict, description="Streams of jobs by name."

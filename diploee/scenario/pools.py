@@ -129,7 +129,7 @@ class Pool(Model):
     )
     allocate: Literal["nodes", "gpus"] = Field(
         default="nodes",
-        description="What jobs are given: whole nodes, or gpus, so that jobs on fewer GPUs than a "
+        description="Resources of jobs: whole nodes, or gpus, so that jobs on fewer GPUs than a "
         "node has share nodes, each on the first node with enough free ones, parts of a GPU on the "
         "first GPU with as much free; wider jobs take whole nodes. A job on k of the g GPUs of a "
         "node draws k/g of the profile of a node, free GPUs their part of its idle power. fifo "

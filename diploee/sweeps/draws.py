@@ -38,7 +38,7 @@ class _Numbers(Draw):
 
     apply: Literal["set", "factor", "add"] = Field(
         default="set",
-        description="What a drawn number does: it is the value, multiplies it or is added to it.",
+        description="Use of a drawn number: it is the value, multiplies it or is added to it.",
     )
     each: bool = Field(
         default=False, description="Draw a number of its own for every element of a list."

@@ -89,7 +89,7 @@ class SweepAxis(Model):
 class SweepSpec(Model):
     """Contents of a sweep file."""
 
-    description: str = Field(default="", description="What the sweep is for.")
+    description: str = Field(default="", description="Purpose of the sweep.")
     base: str = Field(
         description="Scenario that every run starts from: a shipped name, or a file relative to "
         "the sweep file."
@@ -105,7 +105,7 @@ class SweepSpec(Model):
     )
     keep: Keep = Field(
         default="series",
-        description="What stays of a run: metrics (with manifest and load shape), series (also "
+        description="Files kept of a run: metrics (with manifest and load shape), series (also "
         "facility.parquet) or all (also jobs.parquet).",
     )
     draw: dict[str, Annotated[SerializeAsAny[Draw], DRAWS]] = Field(

@@ -104,7 +104,7 @@ class PlainOptions(Averaged):
     n_nodes: Nodes = Field(description="Nodes of the job.")
     power_boundary: str | None = Field(
         default=None,
-        description="What the power includes, such as 'node AC input'; else unknown.",
+        description="Boundary of the power, such as 'node AC input'; else unknown.",
     )
     sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = Field(
         default=None,

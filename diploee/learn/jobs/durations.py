@@ -42,7 +42,7 @@ class DurationFit:
 def fit_durations(
     duration_s: Float64Array, kind: DurationKind, rng: np.random.Generator
 ) -> DurationFit:
-    """Fit a model to durations and hold it against them."""
+    """Fit a model to durations and compare it with them."""
     model = fit_quantiles(duration_s) if kind == "quantiles" else fit_lognormals(duration_s)
     return DurationFit(
         model=model,

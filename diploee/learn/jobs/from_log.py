@@ -35,7 +35,7 @@ def fit_from_log(
     out: Path | None = None,
     named: Named = str,
 ) -> JobLogFit:
-    """Read and fit a job log, hold what was learned against it, and make a stream of it."""
+    """Read and fit a job log, compare the fit with it, and make a stream of it."""
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
     log_format, told = _as_replayed(base, log_format, reading)

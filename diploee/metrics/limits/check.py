@@ -251,7 +251,7 @@ class LimitSpec(Model):
         description="How sure the figure is: S seen in the source, S2 in a secondary one, M from "
         "memory, J our reading.",
     )
-    note: Text = Field(default="", description="What the source says, or how it was read.")
+    note: Text = Field(default="", description="Words of the source, or how it was read.")
 
     @property
     @abstractmethod

@@ -52,9 +52,11 @@ class Limits(Model):
     source: Text = Field(default="", description="Document, and where it was seen.")
     date: Text = Field(default="", description="Date of the document.")
     status: Text = Field(default="", description="Such as 'proposed' or 'in force'.")
-    notes: tuple[Text, ...] = Field(default=(), description="What the file leaves out or assumes.")
+    notes: tuple[Text, ...] = Field(
+        default=(), description="Omissions and assumptions of the file."
+    )
     not_stated: tuple[Text, ...] = Field(
-        default=(), description="What the source limits without a figure that was seen."
+        default=(), description="Quantities that the source limits without a figure that was seen."
     )
 
     @classmethod

@@ -4,7 +4,7 @@ The battery holds ramps, as its stage does; a ramp that is held at every instant
 ramps over any interval, on swings within a window and on changes. Where a limit speaks of
 frequencies, a lag is tried as well, and what takes less of power and an hour's energy is taken. Of
 each control the loosest one is searched with which the load keeps its limits, then the smallest
-power and at that power the smallest energy: at every step the held load is checked against all
+power and at that power the smallest energy: at every step the battery's load is checked against all
 limits on ramps, swings, changes, bands and lines, the filtered ones too. The run's event windows
 are held as well where they are finer than its series, each from the state that the battery then has
 in it; they are the worst of the run without it. Limits on power, demand and reactive power are not

@@ -59,7 +59,7 @@ class Options(Choices):
     )
     leap_day: LeapDay | None = Field(
         default=None,
-        description="What a leap year loses in an 8760 format, which refuses one otherwise.",
+        description="Day that a leap year loses in an 8760 format, which refuses one otherwise.",
     )
     time_zone: str | None = Field(
         default=None,

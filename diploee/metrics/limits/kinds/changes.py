@@ -55,7 +55,8 @@ class RampLimit(LimitSpec):
 
     interval: ResolutionMs = Field(description="Length of the ramp, such as '1 min'.")
     between: Literal["adjacent_means", "end_points"] = Field(
-        default="adjacent_means", description="What is compared: means over the interval, or ends."
+        default="adjacent_means",
+        description="Values that are compared: means over the interval, or ends.",
     )
     percentile: Percent | None = Field(
         default=None,

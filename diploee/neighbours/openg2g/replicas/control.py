@@ -224,7 +224,7 @@ class ScheduleSpec(BatchControllerSpec):
     """Batch sizes that change at given times."""
 
     kind: Literal["schedule"] = Field(default="schedule", description="Changes at given times.")
-    changes: tuple[BatchChange, ...] = Field(min_length=1, description="What changes when.")
+    changes: tuple[BatchChange, ...] = Field(min_length=1, description="Changes and their times.")
     _left: list[BatchChange] = PrivateAttr(default_factory=list)
 
     def _start(self, setting: ControlSetting) -> None:
@@ -305,7 +305,7 @@ class VoltageSpec(ReplicaSignalSpec):
         min_length=1, description="The voltage without the replicas, linear between points."
     )
     pu_per_mw: Annotated[float, Field(ge=-1, lt=0)] = Field(
-        description="What a megawatt of the replicas adds to it [p.u.], below 0."
+        description="Change of the voltage by a megawatt of the replicas [p.u.], below 0."
     )
     v_min: PerUnit = Field(default=0.95, description="Lower edge of the band [p.u.].")
     v_max: PerUnit = Field(default=1.05, description="Upper edge [p.u.].")
