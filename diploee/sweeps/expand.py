@@ -42,7 +42,7 @@ class PlannedRun:
     # key that each belongs to
     drawn: dict[str, float]
     draw_keys: dict[str, str]
-    seed: int
+    seed: int  # its seed
     scenario: Scenario  # as resolved
 
 

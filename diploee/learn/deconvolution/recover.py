@@ -75,10 +75,12 @@ class RecoveredWeights:
     (jackknife), months and hours of the week with the other's weights held.
     """
 
-    hour_of_week: Float64Array  # weights, Monday 00:00 first, mean 1
+    # Weights of the hours of the week, Monday 00:00 first, mean 1; and their limits
+    hour_of_week: Float64Array
     hour_of_week_low: Float64Array
     hour_of_week_high: Float64Array
-    # Weights, mean 1 over a year of 365 days; None where the series does not cover them
+    # Of the months, mean 1 over a year of 365 days, and their limits; None where the series does
+    # not cover them
     month: Float64Array | None
     month_low: Float64Array | None
     month_high: Float64Array | None

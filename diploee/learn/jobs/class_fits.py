@@ -59,7 +59,7 @@ class NodeCountFit:
 class ClassFit:
     """A class of jobs: what a scenario's class takes, with limits and durations."""
 
-    workload: str
+    workload: str  # workload of the profiles
     n_nodes: int  # nodes of a job
     n_gpus: float | None  # GPUs of a job on a part of a node, where the pool allocates those
     profile_n_nodes: int  # nodes of the profiles that it takes its power from
