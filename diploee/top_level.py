@@ -242,9 +242,9 @@ def fit(
     --------
     >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
     """
-    from diploee.learn.fragment_files import check_places, write_fragment
+    from diploee.learn.fragment import check_places, write_fragment
+    from diploee.learn.jobs.arrivals import JobFitOptions
     from diploee.learn.jobs.from_log import fit_from_log
-    from diploee.learn.jobs.job_log_fit import JobFitOptions
 
     of_fit = {key: options.pop(key) for key in [*options] if key in JobFitOptions.model_fields}
     places = [None if place is None else Path(place) for place in (out, plots)]

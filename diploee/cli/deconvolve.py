@@ -14,13 +14,13 @@ from diploee.cli.options import MOMENTS, Force, Fragment, Json, Profiles, as_opt
 from diploee.errors import InputError
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.learn.deconvolution.kernel import Observed
-from diploee.learn.deconvolution.recover import recover_weights
-from diploee.learn.deconvolution.recovered_fragment import (
+from diploee.learn.deconvolution.recover import (
+    recover_weights,
     recovered_as_dict,
     recovered_lines,
     recovered_text,
 )
-from diploee.learn.fragment_files import check_fragment, check_places
+from diploee.learn.fragment import check_fragment, check_places
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario
 

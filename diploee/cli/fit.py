@@ -20,9 +20,9 @@ from diploee.cli.options import (
 )
 from diploee.errors import one_of
 from diploee.importers.job_logs import JOB_LOG_FORMATS
-from diploee.learn.fragment_files import check_places
+from diploee.learn.fragment import check_places
+from diploee.learn.jobs.arrivals import JobFitOptions
 from diploee.learn.jobs.from_log import fit_from_log
-from diploee.learn.jobs.job_log_fit import JobFitOptions
 from diploee.learn.jobs.summary import fit_as_dict, fit_lines
 from diploee.profiles import ProfileLibrary
 from diploee.scenario.log_replay import LogReading

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from diploee.files import Writing
-from diploee.learn.fragment_files import write_fragment
+from diploee.learn.fragment import write_fragment
 
 
 def give_fragment(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.learn.choices import FitChoices as FitChoices
+    from diploee.learn.calendar import FitChoices as FitChoices
     from diploee.learn.deconvolution.recover import RecoveredWeights as RecoveredWeights
     from diploee.learn.deconvolution.recover import recover_weights as recover_weights
     from diploee.learn.jobs.arrivals import ArrivalFit as ArrivalFit
+    from diploee.learn.jobs.arrivals import JobFitOptions as JobFitOptions
     from diploee.learn.jobs.class_fits import ClassFit as ClassFit
-    from diploee.learn.jobs.job_log_fit import JobFitOptions as JobFitOptions
     from diploee.learn.jobs.job_log_fit import JobLogFit as JobLogFit
     from diploee.learn.jobs.job_log_fit import fit_job_log as fit_job_log
     from diploee.learn.requests.fit import fit_requests as fit_requests

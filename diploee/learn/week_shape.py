@@ -14,7 +14,6 @@ import numpy as np
 from scipy import special
 
 from diploee.errors import WorkloadError
-from diploee.learn.poisson import proportional_fit
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK
 
@@ -34,6 +33,9 @@ ROUNDING = 1e-6
 LEAST_RATE = 1e-3
 """Of the mean rate: what is predicted at least, for hours in which nothing was seen."""
 
+MAX_ROUNDS = 500
+TOLERANCE = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class WeekShape:
@@ -46,10 +48,6 @@ class WeekShape:
     # Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where the detail
     # was given, or the span allows but one
     deviance: dict[Detail, float]
-
-    def line(self) -> str:
-        """Return which calendar was taken, and why, in words."""
-        return f"Calendar: {in_words(self.detail, self.deviance)}"
 
 
 def in_words(detail: Detail, deviance: dict[Detail, float]) -> str:
@@ -173,3 +171,29 @@ def _fitted(
     rate = rate * np.maximum(ratio - drawn, 0.0)
     rate *= of_slot.sum() / max(float(rate @ (seen @ of_group)), ROUNDING)
     return rate, of_group, n_parameters + round(float(weight.sum()))
+
+
+def proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Float64Array, ...]:
+    """Return the factors of each axis whose products match the totals along it."""
+    # Most likely for Poisson counts of mean (product of factors) * exposure: each factor is its
+    # total over what the others give it, in turn (iterative proportional fitting, Deming and
+    # Stephan 1940).
+    axes = range(total.ndim)
+    factors = [np.ones(n) for n in total.shape]
+
+    def fitted(axis: int) -> Float64Array:
+        others = exposure
+        for other in reversed(axes):
+            if other != axis:
+                others = np.tensordot(others, factors[other], (other, 0))
+        own = total.sum(axis=tuple(k for k in axes if k != axis))
+        return np.asarray(np.divide(own, others, out=np.zeros_like(own), where=others > 0))
+
+    for _ in range(MAX_ROUNDS):
+        before = factors[-1]
+        for axis in axes:
+            factors[axis] = fitted(axis)
+        if float(np.abs(factors[-1] - before).max()) <= TOLERANCE * float(factors[-1].max()):
+            break
+    factors[0] = fitted(0)
+    return tuple(factors)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, special
 
-from diploee.loads.jobs.rates import week_correlation, week_share
+from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, week_correlation, week_share
 from diploee.scenario.times import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
+from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, MS_PER_DAY
 
 MIN_WEEKS = 6
 """Weeks from which they tell how weeks differ."""
@@ -24,12 +24,7 @@ MIN_WEEKS = 6
 MOST_WEEKS = 156
 """Weeks that are looked at, from the first on: it stays quick."""
 
-MONDAY_MS = 4 * MS_PER_DAY
-"""1970-01-05, a Monday [ms since 1970]: where a log that has no dates begins its clock."""
-
-_EPOCH_DAY = 3
-"""1970-01-01 was a Thursday."""
-
+_EPOCH_DAY = EPOCH_HOUR_OF_WEEK // HOURS_PER_DAY
 _STDS = np.append(0.0, np.geomspace(1e-3, MAX_WEEKS_RELATIVE_STD, 160))
 _CORRELATIONS = np.append(0.0, np.geomspace(0.4, MAX_CORRELATION_WEEKS, 13))
 _LEAST_NOISE = 1e-10

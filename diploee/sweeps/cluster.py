@@ -11,7 +11,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from diploee.errors import DiploeeError, InputError
@@ -62,38 +62,34 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
 
 
 def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
-    client = connect(address)
-    try:
+    with _connected(address) as client:
         _check_workers(client, address, tasks)
         yield None
         yield from _outcomes(client, address, tasks)
-    finally:
-        close(client)
 
 
 @contextmanager
 def cluster_executor(address: str) -> Iterator[Executor]:
     """Give an executor whose workers are those of a Dask cluster."""
+    with _connected(address) as client:
+        yield ClusterExecutor(client, address)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Give a client of a scheduler that has workers; let go of it at the end."""
     client = connect(address)
     try:
         _wait_for_workers(client, address)
-        yield ClusterExecutor(client, address)
+        yield client
     finally:
-        close(client)
+        with suppress(OSError, TimeoutError):  # the scheduler may not answer any more
+            client.close(timeout=5)  # releases the futures; Dask drops what has not begun
 
 
 class ClusterExecutor(Executor):
     """Calls on the workers of a Dask cluster, as `concurrent.futures` has them.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Connected to the scheduler.
-    address : str
-        Its address, for errors.
-
-    Notes
-    -----
     The client's own ``get_executor`` would not do: a future whose result is on its way when the
     scheduler goes away never ends there.
     """
@@ -188,8 +184,7 @@ def _wait_for_workers(client: Any, address: str) -> None:
 
 
 def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
-    """Check that there are workers, and that they see the sweep's place."""
-    _wait_for_workers(client, address)
+    """Check that the workers see the sweep's folder or URL."""
     target, token = tasks[0].target, uuid.uuid4().hex
     store = open_store(target)
     store.write(TOKEN_FILE, token.encode())
@@ -257,11 +252,3 @@ def _outcome(future: Any, run: str) -> Outcome:
         raise ConnectionError("the scheduler forgot the run")
     error = " ".join(str(future.exception(timeout=GATHER_TIMEOUT_S)).split())
     return Outcome(run, "failed", f"its Dask worker failed: {error:.300}")
-
-
-def close(client: Any) -> None:
-    """Let go of a scheduler, whether or not it still answers."""
-    try:
-        client.close(timeout=5)  # releases the futures; Dask drops what has not begun
-    except (OSError, TimeoutError):
-        return

@@ -15,12 +15,11 @@ from diploee.streams import stream
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
-from diploee.sweeps.record import read_shape
+from diploee.sweeps.record import Result, json_bytes, read_shape, table_bytes
 from diploee.sweeps.sobol import SobolIndices, indices_of_metrics
 from diploee.sweeps.sobol import __doc__ as SOBOL_METHOD  # noqa: N812  # a text
 from diploee.sweeps.spec import SweepSpec
 from diploee.sweeps.store import Store
-from diploee.sweeps.summary import Result, json_bytes, table_bytes
 from diploee.tables import Float64Array
 
 ENSEMBLE_TABLE = "ensemble.parquet"
@@ -97,7 +96,7 @@ def write_ensemble(
     points = [_point(of_point, results, sweep.spec) for of_point in members.values()]
     ensemble = Ensemble(sweep.spec.accuracy, points)
     envelopes = [_envelope(store, point, of_point) for point, of_point in members.items()]
-    store.write(ENSEMBLE_TABLE, table_bytes(_table(ensemble)))
+    store.write(ENSEMBLE_TABLE, table_bytes(pa.Table.from_pylist(list(_rows(ensemble)))))
     store.write(ENVELOPE_TABLE, table_bytes(pa.concat_tables(envelopes)))
     store.write(ENSEMBLE_FILE, json_bytes(_content(sweep, ensemble)))
     return ensemble
@@ -200,10 +199,6 @@ def _envelope(store: Store, point: int, members: Sequence[PlannedRun]) -> pa.Tab
             "max_w": power_w.max(axis=0),
         }
     )
-
-
-def _table(ensemble: Ensemble) -> pa.Table:
-    return pa.Table.from_pylist(list(_rows(ensemble)))
 
 
 def _rows(ensemble: Ensemble) -> Iterator[dict[str, Any]]:

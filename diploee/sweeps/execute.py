@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +20,9 @@ from diploee.simulation import Forecast, check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweeps.loading import Sweep, load_sweep
-from diploee.sweeps.store import Store, open_store
-from diploee.sweeps.summary import (
+from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
-    Result,
     check_own,
     json_bytes,
     read_results,
@@ -32,6 +30,7 @@ from diploee.sweeps.summary import (
     sweep_content,
     table_bytes,
 )
+from diploee.sweeps.store import open_store
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
 
 if TYPE_CHECKING:
@@ -60,33 +59,16 @@ class SweepProgress:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """A sweep after its runs.
+    """A sweep after its runs."""
 
-    Parameters
-    ----------
-    target : str
-        Folder or URL.
-    runs : list of PlannedRun
-        All runs.
-    summary : pyarrow.Table
-        The content of ``summary.parquet``.
-    failed : dict
-        Error by the run's name.
-    n_computed : int
-        Runs that were done now; the others were complete before.
-    ensemble : Ensemble or None
-        Statistics over the seeds, where points have at least two finished ones.
-    warnings : list of str
-        What the runs were warned of, each once, with the number of runs.
-    """
-
-    target: str
-    runs: list[PlannedRun]
-    summary: pa.Table
-    failed: dict[str, str] = field(default_factory=dict)
-    n_computed: int = 0
+    target: str  # folder or URL
+    runs: list[PlannedRun]  # all runs
+    summary: pa.Table  # the content of ``summary.parquet``
+    failed: dict[str, str] = field(default_factory=dict)  # error by the run's name
+    n_computed: int = 0  # runs that were done now; the others were complete before
+    # Statistics over the seeds, where points have at least two finished ones
     ensemble: Ensemble | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # each once, with the number of runs
 
     def frame(self) -> pd.DataFrame:
         """Return a row per run: point, axes, draws, seed, status, metrics by dotted key."""
@@ -143,54 +125,44 @@ def run_sweep(
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
     store = open_store(target)
     with store.claim():
-        options: dict[str, object] = {
-            "base": sweep.spec.base,
-            "engine": engine,
-            "profiles": list(folders),
-        }
-        files = _Files(store, sweep, runs, options)
         results = read_results(store, (run.run for run in runs), sweep.spec.keep)
-        tasks = _missing(sweep, runs, results, store.target, folders, engine)
+        missing = {
+            run.run: RunTask(run.run, run.scenario, store.target, folders, engine, sweep.spec.keep)
+            for run in runs
+            if run.run not in results
+        }
+        # The costliest first, so that none is left alone at the end
+        tasks = sorted(missing.values(), key=lambda task: -task.cost)
         ended: dict[str, str] = {}
-        with _begun(executor, tasks) as outcomes:  # a cluster that is not there: nothing is written
-            _check_writable(files, results)
+
+        def write(failed: dict[str, str]) -> pa.Table:
+            options = {"base": sweep.spec.base, "engine": engine, "profiles": list(folders)}
+            content = sweep_content(sweep, runs, results, failed, **options)
+            store.write(SWEEP_FILE, json_bytes(content))
+            summary = summary_table(sweep, runs, results, failed)
+            store.write(SUMMARY_FILE, table_bytes(summary))
+            return summary
+
+        # A cluster that is not there: nothing is written
+        outcomes = executor(tasks) if tasks else iter(())
+        with ExitStack() as stack:
+            stack.callback(_close, outcomes)
+            check_own(store)
+            try:  # a bad place shows before hours of work
+                write({})
+            except (OutputError, OutputExistsError) as error:
+                raise type(error)(f"{error}; nothing was run") from error
             try:
                 _do(tasks, len(runs), outcomes, ended, progress or SweepProgress())
             finally:  # an interrupt also leaves a summary of what there is
                 results |= read_results(store, (task.run for task in tasks), sweep.spec.keep)
                 failed = {run: error or GONE for run, error in ended.items() if run not in results}
                 with uninterrupted():
-                    summary = files.write(results, failed)
+                    summary = write(failed)
         n_computed = sum(task.run in results for task in tasks)
         ensemble = write_ensemble(store, sweep, runs, results)
     warned = counted((result.warnings for result in results.values()), len(results), "run")
     return SweepResult(target, runs, summary, failed, n_computed, ensemble, warned)
-
-
-def _missing(
-    sweep: Sweep,
-    runs: Sequence[PlannedRun],
-    results: dict[str, Result],
-    target: str,
-    profiles: tuple[str, ...],
-    engine: Engine | None,
-) -> list[RunTask]:
-    """Return the runs to do, the costliest first, so that none is left alone at the end."""
-    tasks = {
-        run.run: RunTask(run.run, run.scenario, target, profiles, engine, sweep.spec.keep)
-        for run in runs
-        if run.run not in results
-    }
-    return sorted(tasks.values(), key=lambda task: -task.cost)
-
-
-@contextmanager
-def _begun(executor: Executor, tasks: Sequence[RunTask]) -> Iterator[Iterator[Outcome]]:
-    outcomes = executor(tasks) if tasks else iter(())
-    try:
-        yield outcomes
-    finally:
-        _close(outcomes)
 
 
 def _close(outcomes: Iterator[Outcome]) -> None:
@@ -218,32 +190,6 @@ def _do(
     finally:
         _close(outcomes)
         progress.close()
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Writes ``sweep.json`` and ``summary.parquet``."""
-
-    store: Store
-    sweep: Sweep
-    runs: Sequence[PlannedRun]
-    options: dict[str, object]
-
-    def write(self, results: dict[str, Result], failed: dict[str, str]) -> pa.Table:
-        content = sweep_content(self.sweep, self.runs, results, failed, **self.options)
-        self.store.write(SWEEP_FILE, json_bytes(content))
-        summary = summary_table(self.sweep, self.runs, results, failed)
-        self.store.write(SUMMARY_FILE, table_bytes(summary))
-        return summary
-
-
-def _check_writable(files: _Files, results: dict[str, Result]) -> None:
-    """Write what is known before the first run, so that a bad place shows before hours of work."""
-    check_own(files.store)
-    try:
-        files.write(results, {})
-    except (OutputError, OutputExistsError) as error:
-        raise type(error)(f"{error}; nothing was run") from error
 
 
 def forecast(

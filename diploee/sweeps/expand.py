@@ -33,33 +33,17 @@ NAME_DIGITS = 16
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep.
+    """One run of a sweep."""
 
-    Parameters
-    ----------
-    run : str
-        Its name, the first digits of its hash.
-    point : int
-        Number of the combination of axis values, from 0.
-    settings : dict
-        Value of every axis, by dotted key (or the name of a block of cases).
-    drawn : dict
-        Drawn numbers by ``draw.<key>``, with ``.<element>`` where a draw has several.
-    draw_keys : dict
-        The dotted key that each drawn number belongs to.
-    seed : int
-        Its seed.
-    scenario : Scenario
-        As resolved.
-    """
-
-    run: str
-    point: int
-    settings: dict[str, Any]
+    run: str  # its name, the first digits of its hash
+    point: int  # number of the combination of axis values, from 0
+    settings: dict[str, Any]  # value of every axis, by dotted key (or the name of a block of cases)
+    # Drawn numbers by ``draw.<key>``, with ``.<element>`` where a draw has several, and the dotted
+    # key that each belongs to
     drawn: dict[str, float]
     draw_keys: dict[str, str]
-    seed: int
-    scenario: Scenario
+    seed: int  # its seed
+    scenario: Scenario  # as resolved
 
 
 def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> list[PlannedRun]:
@@ -90,76 +74,51 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
     base = sweep.base.model_dump(mode="json")
     for key, value in sweep.spec.set.items():
         base = with_value(base, key, value, partial(sweep.where, ("set", key)))
-    builder = _Builder(sweep, library)
-    runs = [
-        planned
-        for point, (settings, changes) in enumerate(_points(sweep, base))
-        for planned in builder.of_point(point, settings, changes, base, seeds)
-    ]
-    builder.raise_problems()
+    reader, folder = InputReader(), sweep.base.folder.resolve()
+    runs: list[PlannedRun] = []
+    problems: dict[str, None] = {}
+    for point, (settings, changes) in enumerate(_points(sweep, base)):
+        data = base
+        for key, (key_path, value) in changes.items():
+            data = with_value(data, key, value, partial(sweep.where, key_path))
+        for seed in seeds:
+            try:
+                of_seed, drawn, keys = _drawn(sweep, data, seed)
+                of_seed = {**of_seed, "seed": seed}
+                where = partial(_where, sweep, of_seed, changes)
+                scenario = scenario_from_dict(of_seed, where).beside(folder)
+                name = run_hash(scenario, reader.load(scenario, library))[:NAME_DIGITS]
+            except ScenarioError as error:
+                problems.update(dict.fromkeys(error.problems))
+            except InputError as error:
+                problems[f"{sweep.source}: {error}"] = None
+            else:
+                runs.append(PlannedRun(name, point, settings, drawn, keys, seed, scenario))
+    if problems:
+        said = list(problems)[:SHOWN_PROBLEMS]
+        if more := len(problems) - len(said):
+            said.append(f"{sweep.source}: ... and {more:,} more problems of this kind")
+        raise ScenarioError(said)
     return runs
 
 
-class _Builder:
-    """Resolves runs and gathers what is wrong with their values."""
-
-    def __init__(self, sweep: Sweep, library: ProfileLibrary) -> None:
-        self._sweep = sweep
-        self._library = library
-        self._reader = InputReader()
-        self._problems: dict[str, None] = {}
-
-    def of_point(
-        self,
-        point: int,
-        settings: dict[str, Any],
-        changes: Mapping[str, tuple[KeyPath, Any]],
-        base: dict[str, Any],
-        seeds: Sequence[int],
-    ) -> Iterator[PlannedRun]:
-        data = base
-        origin = {key: key_path for key, (key_path, _) in changes.items()}
-        for key, (key_path, value) in changes.items():
-            data = with_value(data, key, value, partial(self._sweep.where, key_path))
-        for seed in seeds:
-            try:
-                of_seed, drawn, keys = _drawn(self._sweep, data, seed)
-                scenario = self._resolve({**of_seed, "seed": seed}, origin)
-                inputs = self._reader.load(scenario, self._library)
-                name = run_hash(scenario, inputs)[:NAME_DIGITS]
-            except ScenarioError as error:
-                self._problems.update(dict.fromkeys(error.problems))
-            except InputError as error:
-                self._problems[f"{self._sweep.source}: {error}"] = None
-            else:
-                yield PlannedRun(name, point, settings, drawn, keys, seed, scenario)
-
-    def _resolve(self, data: dict[str, Any], origin: Mapping[str, KeyPath]) -> Scenario:
-        spec = self._sweep.spec
-        places = {
-            **{key: ("set", key) for key in spec.set},
-            **origin,
-            **{key: ("draw", key) for key in spec.draw},
-        }
-
-        def where(key_path: KeyPath) -> str:
-            for depth in range(len(key_path), 0, -1):
-                found = places.get(dotted(key_path[:depth]))
-                if found is not None:
-                    return self._sweep.where(found)
-            values = [f"{key} = {shown(get_value(data, key))}" for key in origin]
-            at = f" (where {', '.join(values)})" if values else ""
-            return f"{self._sweep.source} {dotted(key_path)}{at}"
-
-        return scenario_from_dict(data, where).beside(self._sweep.base.folder.resolve())
-
-    def raise_problems(self) -> None:
-        shown = list(self._problems)[:SHOWN_PROBLEMS]
-        more = len(self._problems) - len(shown)
-        if more:
-            shown.append(f"{self._sweep.source}: ... and {more:,} more problems of this kind")
-        if shown:
-            raise ScenarioError(shown)
+def _where(
+    sweep: Sweep,
+    data: Mapping[str, Any],
+    changes: Mapping[str, tuple[KeyPath, Any]],
+    key_path: KeyPath,
+) -> str:
+    """Return the place in the sweep file that gave a key of a scenario, or the values around it."""
+    places: dict[str, KeyPath] = {key: ("set", key) for key in sweep.spec.set}
+    places |= {key: of_axis for key, (of_axis, _) in changes.items()}
+    places |= {key: ("draw", key) for key in sweep.spec.draw}
+    for depth in range(len(key_path), 0, -1):
+        found = places.get(dotted(key_path[:depth]))
+        if found is not None:
+            return sweep.where(found)
+    values = [f"{key} = {shown(get_value(data, key))}" for key in changes]
+    at = f" (where {', '.join(values)})" if values else ""
+    return f"{sweep.source} {dotted(key_path)}{at}"
 
 
 def _points(
@@ -201,22 +160,19 @@ def _block_points(
             of_case = {k: ((*key_path, "cases", case, k), v) for k, v in values.items()}
             yield {label: case}, of_case
         return
-    lists = axis.grid or axis.zip or {}
-    kind = "grid" if axis.grid is not None else "zip"
-    rows = product(*lists.values()) if axis.grid is not None else zip(*lists.values(), strict=True)
-    for row in rows:
-        pairs = zip(lists, row, strict=True)
-        yield {}, {key: ((*key_path, kind, key), value) for key, value in pairs}
+    lists = axis.values.values()
+    for row in product(*lists) if axis.zip is None else zip(*lists, strict=True):
+        pairs = zip(axis.values, row, strict=True)
+        yield {}, {key: ((*key_path, axis.kind, key), value) for key, value in pairs}
 
 
 def case_labels(axes: Sequence[SweepAxis]) -> list[str]:
     """Return the column that names the cases of each block: ``case``, then ``case_2``, ..."""
-    labels: list[str] = []
+    labels, n_before = [], 0
     for axis in axes:
-        n_before = sum(1 for label in labels if label)
-        labels.append(
-            "" if axis.cases is None else "case" if n_before == 0 else f"case_{n_before + 1}"
-        )
+        has_cases = axis.cases is not None
+        n_before += has_cases
+        labels.append("" if not has_cases else "case" if n_before == 1 else f"case_{n_before}")
     return labels
 
 

@@ -28,27 +28,13 @@ _SUCH_AS = "keys such as 'base:'"
 
 @dataclass(frozen=True)
 class Sweep:
-    """A checked sweep.
+    """A checked sweep."""
 
-    Parameters
-    ----------
-    name : str
-        The file's name without its ending.
-    spec : SweepSpec
-        What the file says.
-    base : Scenario
-        The scenario that every run starts from.
-    source : str
-        What errors name: the file, or where the sweep comes from otherwise.
-    lines : dict
-        Line of every key path of the file.
-    """
-
-    name: str
-    spec: SweepSpec
-    base: Scenario
-    source: str
-    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    name: str  # the file's name without its ending
+    spec: SweepSpec  # the content of the file
+    base: Scenario  # the scenario that every run starts from
+    source: str  # named by errors: the file, or where the sweep comes from otherwise
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)  # line of every key of the file
 
     def where(self, key_path: KeyPath) -> str:
         """Return the text that names a place of the sweep file, ``sizes.yaml:7 axes.0.grid``."""

@@ -38,11 +38,6 @@ class SobolIndices:
     degree: int  # of the polynomials
 
 
-def sobol_indices(inputs: Mapping[str, Float64Array], metric: Float64Array) -> SobolIndices | None:
-    """Estimate the first-order shares of drawn parameters."""
-    return indices_of_metrics(inputs, metric[:, np.newaxis])[0]
-
-
 def indices_of_metrics(
     inputs: Mapping[str, Float64Array], metrics: Float64Array
 ) -> list[SobolIndices | None]:

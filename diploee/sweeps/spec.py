@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
@@ -26,6 +27,7 @@ KEPT_FILES: dict[Keep, tuple[str, ...]] = {
 }
 """Large files of a run folder that each choice of `keep` keeps; the small ones always stay."""
 
+_KINDS = ("grid", "zip", "cases")
 _NOT_AN_AXIS = {
     "seed": "the seed is no key to vary here; list seeds under 'seeds:'",
     "name": "a name changes no result; use 'cases:' to name runs",
@@ -48,36 +50,41 @@ class SweepAxis(Model):
 
     @model_validator(mode="after")
     def _one_kind(self) -> SweepAxis:
-        given = [name for name in ("grid", "zip", "cases") if getattr(self, name) is not None]
+        given = [name for name in _KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             found = one_of(given) if given else "none"
             raise ValueError(f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}")
         return self
 
+    @property
+    def kind(self) -> str:
+        """Which of the three the block is."""
+        return next(name for name in _KINDS if getattr(self, name) is not None)
+
+    @property
+    def values(self) -> Values:
+        """Values by dotted key of a grid or of a zip."""
+        return self.grid or self.zip or {}
+
     def keys(self) -> dict[str, KeyPath]:
         """Return the dotted keys that the block varies, each with its place in the block."""
         if self.cases is None:
-            kind = "grid" if self.grid is not None else "zip"
-            return {key: (kind, key) for key in self.grid or self.zip or {}}
+            return {key: (self.kind, key) for key in self.values}
         return {key: ("cases", case, key) for case, values in self.cases.items() for key in values}
 
     def n_points(self) -> int:
         """Return how many points the block has."""
         if self.cases is not None:
             return len(self.cases)
-        if self.zip is not None:
-            return len(next(iter(self.zip.values()), []))
-        n_points = 1
-        for values in (self.grid or {}).values():
-            n_points *= len(values)
-        return n_points
+        lengths = [len(values) for values in self.values.values()]
+        return prod(lengths) if self.zip is None else (lengths or [0])[0]
 
     def problems(self) -> Iterator[Problem]:
-        """Return what is wrong within the block."""
-        kind = next(name for name in ("grid", "zip", "cases") if getattr(self, name) is not None)
+        """Yield the faults within the block."""
+        kind = self.kind
         if not getattr(self, kind):
             yield (kind,), "is empty; give at least one dotted key with values, or remove it"
-        for key, values in (self.grid or self.zip or {}).items():
+        for key, values in self.values.items():
             if not values:
                 yield (kind, key), "an empty axis, found []; give at least one value or remove it"
         lengths = {key: len(values) for key, values in (self.zip or {}).items()}
@@ -137,10 +144,7 @@ class SweepSpec(Model):
 
     def n_points(self) -> int:
         """Return the number of combinations of the axes."""
-        n_points = 1
-        for axis in self.axes:
-            n_points *= axis.n_points()
-        return n_points
+        return prod(axis.n_points() for axis in self.axes)
 
     def varied_keys(self) -> Iterator[tuple[str, KeyPath]]:
         """Return every dotted key of axes and draws, with its place in the file."""

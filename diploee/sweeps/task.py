@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from diploee.errors import DiploeeError, InputError
 from diploee.inputs import InputReader
-from diploee.outputs import Run
 from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.profiles import ProfileLibrary
 from diploee.progress import peak_memory_mb
@@ -31,30 +30,14 @@ START_COST = 2e6
 
 @dataclass(frozen=True)
 class RunTask:
-    """All that a process needs to know to do a run.
+    """All that a process needs to know to do a run."""
 
-    Parameters
-    ----------
-    run : str
-        Name of the run.
-    scenario : Scenario
-        As resolved.
-    target : str
-        Folder or URL of the sweep.
-    profiles : tuple of str
-        Profile folders; none means the shipped ones.
-    engine : {"simpy", "compiled"}, optional
-        Scheduler; that which gives the run sooner by default.
-    keep : {"metrics", "series", "all"}
-        What stays of the run.
-    """
-
-    run: str
-    scenario: Scenario
-    target: str
-    profiles: tuple[str, ...] = ()
-    engine: Engine | None = None
-    keep: Keep = "series"
+    run: str  # name of the run
+    scenario: Scenario  # as resolved
+    target: str  # folder or URL of the sweep
+    profiles: tuple[str, ...] = ()  # profile folders; none means the shipped ones
+    engine: Engine | None = None  # scheduler; by default that which gives the run sooner
+    keep: Keep = "series"  # kept files of the run
 
     @property
     def node_hours(self) -> float:
@@ -90,10 +73,7 @@ Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
 class SweepWorker:
     """Does one run after another; profiles and files that runs share are read once.
 
-    Parameters
-    ----------
-    n_threads : int
-        Threads of the power stage; 0 keeps to one core, for workers beside each other.
+    `n_threads` of the power stage: 0 keeps to one core, for workers beside each other.
     """
 
     def __init__(self, n_threads: int = 0) -> None:
@@ -137,7 +117,11 @@ class SweepWorker:
                 jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
                 n_threads=self._n_threads,
             )
-            _finish(run, task, whole_hash)
+            # The load's shape and the record; files that are not kept go.
+            pq.write_table(load_shape(run), folder / SHAPE_FILE)
+            for name in set(KEPT_FILES["all"]) - set(KEPT_FILES[task.keep]):
+                (folder / name).unlink(missing_ok=True)
+            write_record(folder, whole_hash, task.keep)
 
 
 def run_task(task: RunTask) -> Outcome:
@@ -148,11 +132,3 @@ def run_task(task: RunTask) -> Outcome:
 def in_process(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
     """Do runs one by one in this process."""
     return map(SweepWorker(n_threads=1).run, tasks)
-
-
-def _finish(run: Run, task: RunTask, whole_hash: str) -> None:
-    """Add the load's shape and the record, and drop the files that are not kept."""
-    pq.write_table(load_shape(run), run.folder / SHAPE_FILE)
-    for name in set(KEPT_FILES["all"]) - set(KEPT_FILES[task.keep]):
-        (run.folder / name).unlink(missing_ok=True)
-    write_record(run.folder, whole_hash, task.keep)

@@ -16,11 +16,10 @@ from command_line import LONGEST_S
 from text_readers import READERS, TextReader
 
 from diploee.errors import InputError
-from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import fit_job_log
-from diploee.learn.jobs.summary import fit_lines
+from diploee.learn.jobs.summary import fit_lines, fragment_text
 from diploee.learn.requests.fit import fit_requests
-from diploee.learn.requests.request_fragment import request_stream_yaml
+from diploee.learn.requests.summary import request_stream_yaml
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import ClassRule

@@ -13,7 +13,7 @@ from builders import tiny_library
 from command_line import LONGEST_S
 
 from diploee.errors import InputError
-from diploee.learn.jobs.rules_file import read_rules
+from diploee.learn.jobs.classes import read_rules
 from diploee.metrics.limits.file import load_limits
 from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import Scenario, load_scenario, shipped_scenarios

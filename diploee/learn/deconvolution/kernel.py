@@ -123,31 +123,23 @@ def _used(
     at_s: Float64Array,
 ) -> Float64Array:
     """Return node time [node s], or energy above idle [J], that a job has used by each time."""
-    n_gpus, n_nodes = c.job_class.n_gpus, float(c.job_class.n_nodes)
-    if n_gpus is not None:
-        n_nodes *= n_gpus / node_type.n_gpus
+    job, n_nodes = c.job_class, float(c.job_class.n_nodes)
+    if job.n_gpus is not None:
+        n_nodes *= job.n_gpus / node_type.n_gpus
     profiles = [library[index] for index in c.profile_ids]
-
-    def running(since_s: Float64Array) -> Float64Array:
-        if observed == "utilization":
-            return n_nodes * _run_time(c, profiles, since_s)
-        scale = n_nodes / c.job_class.profile_n_nodes * node_type.busy_power_factor
-        if c.job_class.duration is None:
-            played_j = np.stack([_energy_j(p, since_s) for p in profiles])
-            busy = scale * played_j.mean(axis=0)
+    ran_s = _run_time(job.duration, profiles, at_s)
+    of_run = n_nodes * ran_s
+    if observed == "power":
+        scale = n_nodes / job.profile_n_nodes * node_type.busy_power_factor
+        if job.duration is None:
+            busy_j = np.stack([_energy_j(p, at_s) for p in profiles]).mean(axis=0)
         else:
-            busy = scale * _drawn_energy_j(c, profiles, since_s)
-        above_idle: Float64Array = busy - node_type.idle_power_w * n_nodes * _run_time(
-            c, profiles, since_s
-        )
-        return above_idle
-
+            busy_j = _mean_power(job.duration, profiles, at_s) * ran_s
+        of_run = scale * busy_j - node_type.idle_power_w * n_nodes * ran_s
     if startup is None:
-        return running(at_s)
-    delays_s = startup.quantile(_LEVELS)
+        return of_run
     late = np.zeros(at_s.size)
-    of_run = running(at_s)
-    for delay_s in delays_s:
+    for delay_s in startup.quantile(_LEVELS):
         since_s = np.maximum(at_s - delay_s, 0.0)
         late += np.interp(since_s, at_s[:-1], of_run[:-1])
         late[-1] += of_run[-1] - of_run[-2]
@@ -156,37 +148,31 @@ def _used(
     return late / N_QUANTILES
 
 
-def _run_time(c: StreamClass, profiles: list[PowerProfile], since_s: Float64Array) -> Float64Array:
+def _run_time(
+    model: DurationModel | None, profiles: list[PowerProfile], since_s: Float64Array
+) -> Float64Array:
     """Return the mean time that a job has run by each time since its start [s]."""
-    model = c.job_class.duration
     if model is None:
         own_s = np.array([p.duration_ms / MS_PER_S for p in profiles])
-        mean: Float64Array = np.minimum(since_s[:, None], own_s).mean(axis=1)
-        return mean
+        return np.asarray(np.minimum(since_s[:, None], own_s).mean(axis=1))
     # The mean of min(duration, t) is the integral of the share that still runs.
     still = 1 - model.cdf(since_s[:-1])
     ran = np.concatenate([[0.0], np.cumsum((still[1:] + still[:-1]) / 2 * np.diff(since_s[:-1]))])
     return np.append(ran, model.mean_s())
 
 
-def _drawn_energy_j(
-    c: StreamClass, profiles: list[PowerProfile], since_s: Float64Array
+def _mean_power(
+    model: DurationModel, profiles: list[PowerProfile], since_s: Float64Array
 ) -> Float64Array:
-    """Return the mean energy used by each time where durations are drawn [J].
-
-    It is the exact mean run time, times the mean power of the quantiles' run time up to then.
-    """
-    assert c.job_class.duration is not None
-    durations_s = c.job_class.duration.quantile(_LEVELS)
+    """Return the mean power up to each time of the run times of a model's quantiles [W]."""
+    durations_s = model.quantile(_LEVELS)
     powers_w = np.mean([played_mean_power_w(p, durations_s) for p in profiles], axis=0)
     ran_s, used_j = np.zeros(since_s.size), np.zeros(since_s.size)
     for duration_s, power_w in zip(durations_s, powers_w, strict=True):
         run_s = np.minimum(since_s, duration_s)
         ran_s += run_s
         used_j += power_w * run_s
-    mean_w = np.divide(used_j, ran_s, out=np.zeros_like(ran_s), where=ran_s > 0)
-    energy_j: Float64Array = mean_w * _run_time(c, profiles, since_s)
-    return energy_j
+    return np.divide(used_j, ran_s, out=np.zeros_like(ran_s), where=ran_s > 0)
 
 
 def _energy_j(profile: PowerProfile, since_s: Float64Array) -> Float64Array:

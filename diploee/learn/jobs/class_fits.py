@@ -1,4 +1,4 @@
-"""The classes of a scenario as a log has them: shares and durations, with limits."""
+"""The classes of a scenario as a log has them: shares, durations, and jobs that come together."""
 
 from __future__ import annotations
 
@@ -7,23 +7,40 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy import special, stats
 
 from diploee.learn.jobs.classes import JobGroups
 from diploee.learn.jobs.durations import DurationFit, DurationKind, fit_durations, ks_distance
-from diploee.learn.jobs.job_arrays import in_arrays, run_time_correlation, size_shares
-from diploee.learn.jobs.shares import share_limits
+from diploee.learn.limits import closed_shares, share_limits
 from diploee.loads.jobs.job_log import JobRecords
 from diploee.scenario import JobArrays
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, SLOTS_PER_GPU
 
 MIN_JOBS_FOR_DURATIONS = 100
 """Jobs that a table of durations needs; classes of fewer share one with those next to them."""
 
 LEAST_SCALE = 5e-4
 """Distance from 1 from which a table is scaled to keep node time."""
+
+GAP_MS = MS_PER_S
+USER_GAP_MS = MS_PER_MIN
+"""Jobs alike, or those of one user where the log tells them, that follow each other no later were
+submitted together (ASSUMPTION [J]: a loop of a script submits a job in some seconds, at times in
+more)."""
+
+MOST_SPAN_MS = MS_PER_H
+"""Jobs of longer loops come in several arrays: those of a scenario come at one instant."""
+
+LEAST_SHARE = 0.02
+OVER_CHANCE = 4
+"""A class has arrays where they hold this share of its jobs, and as many times what chance does."""
+
+EXACT_SIZES = 8
+SIZE_STEP = 1.25
+"""Sizes up to the first are counted one by one, larger ones by steps of this ratio."""
 
 DurationChoice = DurationKind | Literal["profile"]
 
@@ -40,41 +57,24 @@ class NodeCountFit:
 
 @dataclass(frozen=True)
 class ClassFit:
-    """A class of jobs: what a scenario's class takes, with limits and durations.
+    """A class of jobs: what a scenario's class takes, with limits and durations."""
 
-    Parameters
-    ----------
-    workload : str
-        Workload of the profiles.
-    n_nodes, profile_n_nodes : int
-        Nodes of a job, and of the profiles that it takes its power from.
-    n_jobs : int
-        Jobs of the log in the class.
-    probability, low, high : float
-        Share of the jobs, with limits.
-    duration : DurationFit or None
-        How long the jobs outside of arrays run, such that the class keeps its node time; None where
-        they are to run as long as their profiles.
-    arrays : JobArrays or None
-        Jobs that come together.
-    shares_durations : bool
-        The table of durations is shared with classes of nearby width, as the class has too few jobs
-        of its own; it is scaled such that they keep their node time together.
-    n_gpus : float or None
-        GPUs of a job on a part of a node, where the pool allocates those.
-    """
-
-    workload: str
-    n_nodes: int
-    profile_n_nodes: int
-    n_jobs: int
+    workload: str  # workload of the profiles
+    n_nodes: int  # nodes of a job
+    n_gpus: float | None  # GPUs of a job on a part of a node, where the pool allocates those
+    profile_n_nodes: int  # nodes of the profiles that it takes its power from
+    n_jobs: int  # jobs of the log in the class
+    # Share of the jobs, with limits
     probability: float
     low: float
     high: float
+    arrays: JobArrays | None  # jobs that come together
+    # How long the jobs outside of arrays run, such that the class keeps its node time; None where
+    # they are to run as long as their profiles
     duration: DurationFit | None
-    arrays: JobArrays | None
+    # The class has too few jobs for a table of its own: it shares that of classes of nearby width,
+    # scaled such that they keep their node time together
     shares_durations: bool
-    n_gpus: float | None = None
 
     @property
     def name(self) -> str:
@@ -102,8 +102,9 @@ def fit_classes(
     kind: DurationChoice,
     confidence: float,
     seed: int,
+    slots: int,
 ) -> tuple[tuple[ClassFit, ...], tuple[Float64Array, ...]]:
-    """Fit shares and durations of the classes that occur."""
+    """Fit shares and durations of the classes that occur, whose nodes are counted in slots."""
     # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
     widths = np.array(groups.n_nodes)[class_of]
     duration_s = np.minimum(
@@ -148,17 +149,19 @@ def fit_classes(
                 duration=alike,
                 run_time_correlation=round(run_time_correlation(duration_s[rows], array[rows]), 3),
             )
+        width = groups.n_nodes[number]
         found.append(
             ClassFit(
                 workload=groups.workload[number],
-                n_nodes=groups.n_nodes[number],
+                n_nodes=-(-width // slots),
+                n_gpus=width / SLOTS_PER_GPU if width < slots else None,
                 profile_n_nodes=groups.profile_n_nodes[number],
                 n_jobs=int(n_jobs[number]),
                 probability=float(share[number]),
                 low=float(low[number]),
                 high=float(high[number]),
-                duration=fit,
                 arrays=of_arrays,
+                duration=fit,
                 shares_durations=fit is not None and members != (number,),
             )
         )
@@ -234,3 +237,62 @@ def fit_node_counts(
     n_nodes, kind = np.unique(jobs.n_nodes.astype(np.int64), return_inverse=True)
     limits = share_limits(kind, day, n_nodes.size, confidence)
     return NodeCountFit(n_nodes if slots == 1 else n_nodes / slots, *limits)
+
+
+def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
+    """Tell which jobs were submitted together.
+
+    Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most, `USER_GAP_MS`
+    where users are known; of one stamp, where all stamps are whole minutes. Where chance would
+    bring nearly as many together, none are.
+    """
+    own = np.arange(len(jobs))
+    gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS
+    by_chance_ms = 2 * gap_ms
+    if not (jobs.submit_ms % MS_PER_MIN).any():
+        gap_ms, by_chance_ms = 0, MS_PER_MIN
+    keys = (jobs.n_nodes, jobs.user_id, jobs.type_id, class_of)
+    order = np.lexsort((own, jobs.submit_ms, *keys))
+    other = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    kind = np.append(0, np.cumsum(other))
+    begins = np.append(True, other | (np.diff(jobs.submit_ms[order]) > gap_ms))
+    into_ms = jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
+    begins[1:] |= np.diff(into_ms // MOST_SPAN_MS) > 0
+    together = np.empty_like(own)
+    together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    n_jobs = np.bincount(class_of)
+    in_array = np.bincount(class_of[in_arrays(together)], minlength=n_jobs.size)
+    # Of jobs of one kind at even times: the probability that another one lies within the gap.
+    chance = -np.expm1(-np.bincount(kind)[kind] / span_ms * by_chance_ms)
+    by_chance = np.bincount(class_of[order], chance, n_jobs.size)
+    kept = in_array > np.maximum(LEAST_SHARE * n_jobs, OVER_CHANCE * by_chance)
+    return np.where(kept[class_of], together, own)
+
+
+def in_arrays(array: Int64Array) -> BoolArray:
+    """Return which jobs were submitted with others."""
+    together: BoolArray = np.bincount(array)[array] > 1
+    return together
+
+
+def size_shares(array: Int64Array) -> dict[int, float]:
+    """Return the shares of arrays by size, neighbouring large sizes joined; their jobs stay."""
+    size = np.unique(array, return_counts=True)[1]
+    step = np.ceil(np.log(np.maximum(size, EXACT_SIZES) / EXACT_SIZES) / np.log(SIZE_STEP))
+    group = np.where(size <= EXACT_SIZES, size, EXACT_SIZES + step.astype(np.int64))
+    n_arrays, n_jobs = np.bincount(group), np.bincount(group, size)
+    used = n_arrays > 0
+    joined = np.rint(n_jobs[used] / n_arrays[used]).astype(np.int64)
+    shares = n_jobs[used] / joined
+    return dict(zip(joined.tolist(), closed_shares(shares / shares.sum(), 8), strict=True))
+
+
+def run_time_correlation(duration_s: Float64Array, array: Int64Array) -> float:
+    """Return the correlation of run times within arrays, of their normal scores, 0-1."""
+    score = special.ndtri((stats.rankdata(duration_s) - 0.5) / duration_s.size)
+    _, of_job, size = np.unique(array, return_inverse=True, return_counts=True)
+    products = np.bincount(of_job, score) ** 2 - np.bincount(of_job, score**2)
+    variance = float((score**2).sum())
+    if variance == 0:
+        return 1.0
+    return float(np.clip((products / (size - 1)).sum() / variance, 0.0, 1.0))

@@ -1,21 +1,37 @@
-"""From logged jobs to the classes of a scenario: workload, node count, share, durations."""
+"""From logged jobs to the classes of a scenario: rules, workload and node count."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import ProfileError, WorkloadError
+from diploee.errors import ProfileError, ScenarioError, WorkloadError, shown
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.loads.jobs.job_log import JobRecords
+from diploee.plain_data import checked
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 
 MAX_CLASSES = 24
 """Classes of a fit; node counts that hold the least node time join their neighbours."""
+
+
+def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
+    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""
+    path = Path(path)
+    such_as = "a list of rules such as '- workload: llama2_70b_lora'"
+    data, lines = load_yaml_with_lines(path, such_as, (dict, list))
+    prefix: tuple[str | int, ...] = ()
+    if isinstance(data, dict) and list(data) == ["rules"]:
+        data, prefix = data["rules"], ("rules",)
+    if not isinstance(data, list) or not data:
+        raise ScenarioError([f"{path}:1: expected {such_as}, found {shown(data)}"])
+    return checked(data, tuple[ClassRule, ...], lambda at: located(path, lines, (*prefix, *at)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +50,6 @@ class JobGroups:
 
     def __len__(self) -> int:
         return len(self.workload)
-
-    @property
-    def n_too_wide(self) -> int:
-        """Jobs wider than the pool."""
-        return int(self.too_wide.sum())
 
 
 def group_jobs(

@@ -9,11 +9,12 @@ from typing import Any
 
 from diploee.errors import InputError, one_of
 from diploee.importers.job_logs import read_job_log
-from diploee.learn.fragment_files import Named, into_scenario, naming_the_other_command, pool_of
-from diploee.learn.jobs.job_fragment import fragment_text
-from diploee.learn.jobs.job_log_fit import JobFitOptions, JobLogFit, fit_job_log
+from diploee.learn.fragment import Named, into_scenario, naming_the_other_command, pool_of
+from diploee.learn.jobs.arrivals import JobFitOptions
+from diploee.learn.jobs.classes import read_rules
+from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.learn.jobs.likeness import with_generated_year
-from diploee.learn.jobs.rules_file import read_rules
+from diploee.learn.jobs.summary import fragment_text
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.scenario import ClassRule, Facility, Scenario

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, PositiveInt
 
 from diploee.clock import Zone
 from diploee.files import Writing
-from diploee.learn.choices import FitChoices
-from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
+from diploee.learn.counts import MONDAY_MS, count_hours
+from diploee.learn.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
 from diploee.learn.jobs.class_fits import (
     ClassFit,
     NodeCountFit,
+    find_arrays,
     fit_classes,
     fit_node_counts,
 )
-from diploee.learn.jobs.classes import MAX_CLASSES, group_jobs
-from diploee.learn.jobs.hours import count_hours
-from diploee.learn.jobs.job_arrays import find_arrays
+from diploee.learn.jobs.classes import group_jobs
 from diploee.learn.jobs.notes import (
     arrival_notes,
     class_notes,
@@ -32,13 +29,14 @@ from diploee.learn.jobs.notes import (
     small_notes,
     state_notes,
 )
-from diploee.learn.weeks import MONDAY_MS
 from diploee.loads.jobs.job_log import NO_GPU, JobLog, JobRecords
-from diploee.model import documented
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
+
+WIDER = "wider than the pool"
+NO_DATES = "the log has no dates: its clock is taken to begin on a Monday at 00:00"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,67 +64,31 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class JobLogFit:
-    """A fitted job log.
+    """A fitted job log."""
 
-    Parameters
-    ----------
-    source, log_format : str
-        File and format of the log.
-    confidence : float
-        Level of all limits.
-    utc_offset_min : int or None
-        Offset of local time from UTC [min]; None where the log has no dates.
-    time_zone : str
-        Named zone of the local time; empty for a fixed offset.
-    arrivals : ArrivalFit
-        When jobs are submitted.
-    node_counts : NodeCountFit
-        How wide they are.
-    classes : tuple of ClassFit
-        The classes of a scenario.
-    durations_s : tuple of numpy.ndarray
-        Durations of the jobs of each class [s].
-    mean_busy_nodes : float
-        Node time of the fitted jobs over the span: the occupancy that they ask for.
-    left_out : dict of str to int
-        Jobs of the log that were not fitted, by cause.
-    left_out_share : dict of str to float
-        Their shares of the node time of all jobs of the log.
-    import_lines : tuple of str
-        What the import of the log dropped, repaired and noted.
-    notes : tuple of str
-        What to know before using the fit.
-    jobs : LoggedJobs
-        The jobs that were fitted, in local time.
-    figures : tuple of Figure
-        Log, fragment and generated days side by side; empty where none were generated.
-    generated_days : int
-        How many days were generated.
-    gpus_per_node : int
-        GPUs of a node where the classes have parts of those; 0 where they have whole nodes.
-    fragment : str
-        The stream in YAML, or the scenario with it; empty where none was made.
-    """
-
+    # File and format of the log
     source: str
     log_format: str
-    confidence: float
+    confidence: float  # level of all limits
+    # Offset of local time from UTC [min], None without dates; named zone, empty for an offset
     utc_offset_min: int | None
     time_zone: str
-    arrivals: ArrivalFit
-    node_counts: NodeCountFit
-    classes: tuple[ClassFit, ...]
-    durations_s: tuple[Float64Array, ...]
-    mean_busy_nodes: float
+    arrivals: ArrivalFit  # when jobs are submitted
+    node_counts: NodeCountFit  # how wide they are
+    classes: tuple[ClassFit, ...]  # the classes of a scenario
+    durations_s: tuple[Float64Array, ...]  # durations of the jobs of each class [s]
+    mean_busy_nodes: float  # node time of the fitted jobs over the span
+    # Jobs of the log that were not fitted, by cause, and their shares of the node time of all
     left_out: dict[str, int]
     left_out_share: dict[str, float]
-    import_lines: tuple[str, ...]
-    notes: tuple[str, ...]
-    jobs: LoggedJobs
+    import_lines: tuple[str, ...]  # what the import of the log dropped, repaired and noted
+    notes: tuple[str, ...]  # what to know before using the fit
+    jobs: LoggedJobs  # the jobs that were fitted, in local time
+    # Log, fragment and generated days side by side, and how many days; empty where none were
     figures: tuple[Figure, ...] = ()
     generated_days: int = 0
-    gpus_per_node: int = 0
-    fragment: str = ""
+    gpus_per_node: int = 0  # GPUs of a node where the classes have parts of those, else 0
+    fragment: str = ""  # the stream in YAML, or the scenario with it; empty where none was made
 
     @property
     def n_jobs(self) -> int:
@@ -140,7 +102,7 @@ class JobLogFit:
 
     def draw(self, folder: Path, files: Writing) -> list[Path]:
         """Draw the fit into a folder, together with other files; return the pictures."""
-        from diploee.learn.jobs.plots import plot_fit
+        from diploee.learn.plots import plot_fit
 
         return plot_fit(self, folder, joins=files)
 
@@ -148,24 +110,6 @@ class JobLogFit:
         from diploee.learn.jobs.summary import fit_lines
 
         return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in fit_lines(self))}</ul>"
-
-
-@documented
-class JobFitOptions(FitChoices):
-    """Options of a fit of a job log."""
-
-    durations: Literal["quantiles", "lognormal", "profile"] = Field(
-        default="quantiles",
-        description="Durations: quantiles, lognormal mixtures or profile's own.",
-    )
-    arrivals: ArrivalKind = Field(
-        default="auto",
-        description="Scatter of submissions within the weights; auto as the log's hours tell.",
-    )
-    max_classes: PositiveInt = Field(
-        default=MAX_CLASSES,
-        description="Classes at most; node counts with the least node time join others.",
-    )
 
 
 def fit_job_log(
@@ -237,54 +181,41 @@ def fit_job_log(
     day -= day.min()
     array = find_arrays(kept, class_of, hours.covered_hours * MS_PER_H)
     submitted, size = np.unique(array, return_counts=True)
-    in_hours = (local_ms[inside][submitted] - hours.start_ms[0]) // MS_PER_H
-    counts, jobs_of, squares = (
-        np.bincount(in_hours, x, hours.n_hours) for x in (None, size, size.astype(float) ** 2)
-    )
-    arrival_fit = fit_arrivals(
-        replace(hours, counts=counts),
-        jobs_of.astype(np.int64),
-        squares.astype(np.float64),
-        options.arrivals,
-        options.months,
-        confidence,
-        options.calendar,
-    )
+    in_hours = local_ms[inside][submitted] // MS_PER_H - hours.hour[0]
+    arrivals = fit_arrivals(hours, in_hours, size, options)
     classes, durations_s = fit_classes(
-        kept, class_of, array, day, groups, options.durations, confidence, seed
+        kept, class_of, array, day, groups, options.durations, confidence, seed, slots
     )
-    if allocates_gpus:
-        classes = tuple(map(partial(_in_gpus, slots=slots), classes))
     busy_nodes = _node_ms(kept) / slots / (hours.covered_hours * MS_PER_H)
     left_out = {
         "fits no rule": groups.unmatched,
-        "wider than the pool": groups.too_wide,
+        WIDER: groups.too_wide,
         "outside the span": used & ~inside,
     }
+    n_left_out = {cause: int(rows.sum()) for cause, rows in left_out.items()}
     shares = {cause: _node_ms(jobs.take(rows)) / _node_ms(jobs) for cause, rows in left_out.items()}
-    notes = arrival_notes(arrival_fit) + class_notes(groups, classes) + state_notes(kept)
-    if gpus_per_node:
-        notes = small_notes(kept, gpus_per_node, allocates_gpus) + notes
-    if pool_n_nodes is not None:
-        share = shares["wider than the pool"]
-        notes = pool_notes(pool_n_nodes, groups.n_too_wide, share, busy_nodes) + notes
-    if log.is_relative:
-        notes.insert(0, "the log has no dates: its clock is taken to begin on a Monday at 00:00")
     return JobLogFit(
         source=log.source,
         log_format=log.log_format,
         confidence=confidence,
         utc_offset_min=None if log.is_relative else zone.fixed_offset_min,
         time_zone="" if log.is_relative else zone.name,
-        arrivals=arrival_fit,
+        arrivals=arrivals,
         node_counts=fit_node_counts(kept, day, confidence, slots),
         classes=classes,
         durations_s=durations_s,
         mean_busy_nodes=busy_nodes,
-        left_out={cause: int(rows.sum()) for cause, rows in left_out.items()} | without,
+        left_out=n_left_out | without,
         left_out_share=shares | dict.fromkeys(without, 0.0),
         import_lines=tuple(log.counts.lines()),
-        notes=tuple(notes),
+        notes=(
+            *([NO_DATES] if log.is_relative else []),
+            *pool_notes(pool_n_nodes, n_left_out[WIDER], shares[WIDER], busy_nodes),
+            *small_notes(kept, gpus_per_node, allocates_gpus),
+            *arrival_notes(arrivals),
+            *class_notes(groups, classes),
+            *state_notes(kept),
+        ),
         jobs=LoggedJobs(
             (local_ms[inside] - hours.start_ms[0]) / MS_PER_H,
             kept.n_nodes / slots,
@@ -292,12 +223,6 @@ def fit_job_log(
         ),
         gpus_per_node=gpus_per_node if allocates_gpus else 0,
     )
-
-
-def _in_gpus(of_class: ClassFit, slots: int) -> ClassFit:
-    """Return a class with its nodes, and its GPUs on a part of one, for its count of slots."""
-    n_gpus = of_class.n_nodes / SLOTS_PER_GPU if of_class.n_nodes < slots else None
-    return replace(of_class, n_nodes=-(-of_class.n_nodes // slots), n_gpus=n_gpus)
 
 
 def _node_ms(jobs: JobRecords) -> float:

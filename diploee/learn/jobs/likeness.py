@@ -12,9 +12,9 @@ import numpy.typing as npt
 import yaml
 from scipy import stats
 
-from diploee.learn.jobs.class_fits import ClassFit
-from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
+from diploee.learn.jobs.summary import fragment_text
+from diploee.learn.limits import jackknife_error
 from diploee.loads.jobs.rates import hour_weights
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import scenario_from_dict
@@ -49,7 +49,42 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     if n_days < 1:
         return fit
     widest = max(c.n_nodes for c in fit.classes)
-    allocate = "gpus" if fit.gpus_per_node else "nodes"
+    generated, weight = _generated(fit, library, n_days, widest)
+    arrivals = fit.arrivals
+    widths = [1]
+    while widths[-1] < max(fit.jobs.n_nodes.max(), widest):
+        widths.append(widths[-1] * WIDTH_STEP)
+    n_hours = arrivals.hours.counts.size
+    of_log = _figures(fit.jobs, n_hours, arrivals.calendar.expected, widths)
+    of_year = _figures(generated, weight.size, weight, widths)
+    expected = {name: 0.0 for name in of_log if name.startswith("share")}
+    for c in fit.classes:
+        expected[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
+    if None not in (means := [c.model_mean_s for c in fit.classes]):
+        nodes = [
+            c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node for c in fit.classes
+        ]
+        of_jobs = zip(fit.classes, nodes, means, strict=True)
+        node_s = sum(c.probability * n * (mean_s or 0.0) for c, n, mean_s in of_jobs)
+        expected["busy nodes, mean"] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
+    z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
+    figures = []
+    for name, (value, *parts) in of_log.items():
+        of_drawn, *drawn_parts = of_year.get(name, [np.nan])
+        error, drawn_error = (float(jackknife_error(np.array(x))) for x in (parts, drawn_parts))
+        # Both have a sampling error; that of the generated days is not below the log's by length.
+        drawn_error = max(error * np.sqrt(n_hours / weight.size), drawn_error)
+        allowed = z * np.hypot(error, drawn_error) + ROUNDING * value
+        limits = max(0.0, value - z * error), value + z * error
+        differs = bool(abs(of_drawn - value) > allowed)
+        figures.append(Figure(name, value, *limits, expected.get(name), of_drawn, differs))
+    return replace(fit, figures=tuple(figures), generated_days=n_days)
+
+
+def _generated(
+    fit: JobLogFit, library: ProfileLibrary, n_days: int, n_nodes: int
+) -> tuple[LoggedJobs, Float64Array]:
+    """Return jobs that the fragment gives, and the weights of their hours."""
     node_type = {
         "n_gpus": fit.gpus_per_node or 1,
         "gpu_tdp_w": 1,
@@ -57,83 +92,28 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
         "cpu_tdp_w": 0,
         "idle_power_w": 0,
     }
-    facility = {
-        "node_types": {"node": node_type},
-        "pools": {
-            "main": {
-                "node_type": "node",
-                "n_nodes": widest,
-                "allocate": allocate,
-                "scale_profiles": "by_tdp",  # nobody looks at the power
-            }
-        },
+    pool = {
+        "node_type": "node",
+        "n_nodes": n_nodes,
+        "allocate": "gpus" if fit.gpus_per_node else "nodes",
+        "scale_profiles": "by_tdp",  # nobody looks at the power
     }
-    data = {
+    site = {
         "name": "generated",
         "start": "2018-01-01",
         "duration": f"{n_days} d",
         "resolution": "1 h",
-        "facility": facility,
+        "facility": {"node_types": {"node": node_type}, "pools": {"main": pool}},
     }
-    streams = yaml.safe_load(fragment_text(fit, "jobs", "main"))
-    scenario = scenario_from_dict(data | streams)
+    scenario = scenario_from_dict(site | yaml.safe_load(fragment_text(fit, "jobs", "main")))
     jobs = generate_jobs(scenario, library).jobs
-    n_hours = n_days * HOURS_PER_DAY
     first = int(np.datetime64(scenario.start, "h").astype(np.int64))
-    weight = hour_weights(scenario.streams["jobs"].calendar, first + np.arange(n_hours))
-    generated = LoggedJobs(
-        jobs.submit_ms / MS_PER_H,
-        jobs.n_nodes / scenario.facility.slots_per_node("main"),
-        jobs.duration_ms / MS_PER_H,
+    hours = first + np.arange(n_days * HOURS_PER_DAY)
+    n_nodes_each = jobs.n_nodes / scenario.facility.slots_per_node("main")
+    return (
+        LoggedJobs(jobs.submit_ms / MS_PER_H, n_nodes_each, jobs.duration_ms / MS_PER_H),
+        hour_weights(scenario.streams["jobs"].calendar, hours),
     )
-    arrivals = fit.arrivals
-    widths = [1]
-    while widths[-1] < max(fit.jobs.n_nodes.max(), widest):
-        widths.append(widths[-1] * WIDTH_STEP)
-    of_log = _figures(fit.jobs, arrivals.hours.n_hours, arrivals.calendar.expected, widths)
-    of_year = _figures(generated, n_hours, weight, widths)
-
-    def nodes_of(c: ClassFit) -> float:
-        return c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node
-
-    means = [c.model_mean_s for c in fit.classes]
-    asked = {}
-    if None not in means:
-        node_s = sum(c.probability * nodes_of(c) * (c.model_mean_s or 0.0) for c in fit.classes)
-        asked["busy nodes, mean"] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
-    share = {c: 0.0 for c in of_log if c.startswith("share")}
-    for c in fit.classes:
-        share[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
-    z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
-    figures = []
-    for name, (value, *parts) in of_log.items():
-        of_drawn = of_year.get(name, [np.nan])[0]
-        error = _jackknife(parts)
-        # Both have a sampling error; that of the generated days is not below the log's by length.
-        longer = fit.arrivals.hours.n_hours / n_hours
-        of_drawn_error = max(error * np.sqrt(longer), _jackknife(of_year.get(name, [np.nan])[1:]))
-        figures.append(
-            Figure(
-                name,
-                value,
-                max(0.0, value - z * error),
-                value + z * error,
-                (asked | share).get(name),
-                of_drawn,
-                bool(
-                    abs(of_drawn - value) > z * np.hypot(error, of_drawn_error) + ROUNDING * value
-                ),
-            )
-        )
-    return replace(fit, figures=tuple(figures), generated_days=n_days)
-
-
-def _jackknife(parts: list[float]) -> float:
-    """Return the standard error of a figure from its values without each part of the span."""
-    seen = np.array(parts)[np.isfinite(parts)]
-    if seen.size < N_PARTS:
-        return float("inf")
-    return float(np.sqrt((N_PARTS - 1) / N_PARTS * ((seen - seen.mean()) ** 2).sum()))
 
 
 def _share(widths: list[int], group: int) -> str:
@@ -190,7 +170,7 @@ def hourly_busy_nodes(jobs: LoggedJobs, n_hours: int) -> Float64Array:
     """Return the mean nodes of each hour that jobs ask for, if each started when it came."""
     edges = np.arange(n_hours + 1.0)
     node_hours = np.zeros(n_hours + 1)
-    # Up to time x jobs have had the sum of nodes * max(0, x - begin), less that of their ends.
+    # Up to time x jobs have had the sum of nodes * max(0, x - start), less that of their ends.
     for sign, at in ((1.0, jobs.submit_h), (-1.0, jobs.submit_h + jobs.duration_h)):
         order = np.argsort(at, kind="stable")
         ordered, nodes = at[order], sign * jobs.n_nodes[order]

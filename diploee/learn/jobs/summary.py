@@ -1,25 +1,41 @@
-"""A fit in words, and as data."""
+"""A fit in words, as data, and as a piece of a scenario in YAML whose comments are the words."""
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from diploee import __version__
 from diploee.clock import Zone
 from diploee.errors import plural
+from diploee.learn.fragment import WIDTH, calendar_lines, comments, flow, limited, number, word
+from diploee.learn.jobs.class_fits import ClassFit
 from diploee.learn.jobs.job_log_fit import JobLogFit
+from diploee.learn.limits import closed_shares
+from diploee.learn.week_shape import in_words
+from diploee.model import Model
 from diploee.plain_data import plain
+from diploee.scenario import DurationModel
 from diploee.units import HOURS_PER_WEEK
+
+SHARE_DIGITS = 8
 
 
 def fit_lines(fit: JobLogFit) -> list[str]:
     """Return what was fitted and how well it fits, one statement a line, the origin first."""
     hours, arrivals = fit.arrivals.hours, fit.arrivals
+    ends = hours.first_hour, hours.first_hour + hours.counts.size
+    first, end = (str(hour.astype("datetime64[m]")).replace("T", " ") for hour in ends)
+    zone = "on the log's own clock"
+    if fit.utc_offset_min is not None:
+        zone = str(Zone(fit.time_zone, fit.utc_offset_min))
     lines = [
         f"From {Path(fit.source).name} ({fit.log_format}): {plural(fit.n_jobs, 'job')} submitted "
-        f"from {_moment(hours.first_hour)} to {_moment(hours.end)} ({_zone(fit)}), "
+        f"from {first} to {end} ({zone}), "
         f"{hours.covered_hours / HOURS_PER_WEEK:.1f} weeks, asking for "
         f"{fit.mean_busy_nodes:,.1f} busy nodes on average."
     ]
@@ -36,7 +52,8 @@ def fit_lines(fit: JobLogFit) -> list[str]:
             f"Arrays: the jobs came in {fit.n_submissions:,} submissions; those of one user, kind "
             "and width that follow each other within seconds are taken as submitted together."
         )
-    lines.append(arrivals.calendar.shape.line())
+    shape = arrivals.calendar.shape
+    lines.append(f"Calendar: {in_words(shape.detail, shape.deviance)}")
     if arrivals.calendar.months is not None:
         lines.append(arrivals.calendar.months.line())
     lines += _scatter_lines(fit)
@@ -87,8 +104,13 @@ def _scatter_lines(fit: JobLogFit) -> list[str]:
 
 def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
     """Return all numbers of a fit as plain data for JSON; infinite limits are None."""
-    arrivals, widths = fit.arrivals, fit.node_counts
-    calendar = arrivals.calendar
+    arrivals, calendar = fit.arrivals, fit.arrivals.calendar
+    months = {
+        "weight": calendar.month_weight,
+        "low": arrivals.month_low,
+        "high": arrivals.month_high,
+    }
+    of_widths = [values.tolist() for values in vars(fit.node_counts).values()]
     told: dict[str, Any] = {
         "source": fit.source,
         "format": fit.log_format,
@@ -96,7 +118,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         "utc_offset_min": fit.utc_offset_min,
         "time_zone": fit.time_zone or None,
         "first_hour": str(arrivals.hours.first_hour),
-        "n_hours": arrivals.hours.n_hours,
+        "n_hours": arrivals.hours.counts.size,
         "covered_hours": arrivals.hours.covered_hours,
         "n_jobs": fit.n_jobs,
         "n_submissions": fit.n_submissions,
@@ -116,48 +138,18 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
             "low": arrivals.week_low,
             "high": arrivals.week_high,
         },
-        "month": None
-        if calendar.month_weight is None
-        else {
-            "weight": calendar.month_weight,
-            "low": arrivals.month_low,
-            "high": arrivals.month_high,
-        },
+        "month": months if calendar.has_months else None,
         "months": calendar.months and vars(calendar.months),
         "arrivals": "poisson" if arrivals.dispersion is None else "gamma",
         "dispersion": arrivals.dispersion,
         "day_dispersion": arrivals.day_dispersion,
         "week_to_week": arrivals.weeks and arrivals.weeks.as_dict(),
-        "scatter": None if arrivals.scatter is None else vars(arrivals.scatter),
+        "scatter": arrivals.scatter and vars(arrivals.scatter),
         "node_counts": [
-            {"n_nodes": n.item(), "share": float(s), "low": float(a), "high": float(b)}
-            for n, s, a, b in zip(
-                widths.n_nodes, widths.share, widths.low, widths.high, strict=True
-            )
+            dict(zip(vars(fit.node_counts), row, strict=True))
+            for row in zip(*of_widths, strict=True)
         ],
-        "classes": [
-            {
-                "workload": c.workload,
-                "n_nodes": c.n_nodes,
-                **({} if c.n_gpus is None else {"n_gpus": c.n_gpus}),
-                "profile_n_nodes": c.profile_n_nodes,
-                "n_jobs": c.n_jobs,
-                "probability": c.probability,
-                "low": c.low,
-                "high": c.high,
-                "arrays": c.arrays and c.arrays.model_dump(mode="json", exclude_none=True),
-                "duration": c.duration
-                and {
-                    "model": c.duration.model.model_dump(mode="json", exclude_none=True),
-                    "n_jobs": c.duration.n_jobs,
-                    "mean_s": c.duration.mean_s,
-                    "model_mean_s": c.duration.model_mean_s,
-                    "ks_distance": c.duration.ks_distance,
-                    "ks_p_value": c.duration.ks_p_value,
-                },
-            }
-            for c in fit.classes
-        ],
+        "classes": [_class_as_dict(of_class) for of_class in fit.classes],
         "generated_days": fit.generated_days,
         "figures": [vars(figure) for figure in fit.figures],
         "notes": fit.notes,
@@ -165,11 +157,102 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
     return {key: plain(value) for key, value in told.items()}
 
 
-def _moment(hour: np.datetime64) -> str:
-    return str(hour.astype("datetime64[m]")).replace("T", " ")
+def _class_as_dict(of_class: ClassFit) -> dict[str, Any]:
+    values = {key: value for key, value in vars(of_class).items() if key != "shares_durations"}
+    if of_class.n_gpus is None:
+        del values["n_gpus"]
+    if of_class.arrays is not None:
+        values["arrays"] = _model(of_class.arrays)
+    if of_class.duration is not None:
+        values["duration"] = vars(of_class.duration) | {"model": _model(of_class.duration.model)}
+    return values
 
 
-def _zone(fit: JobLogFit) -> str:
-    if fit.utc_offset_min is None:
-        return "on the log's own clock"
-    return str(Zone(fit.time_zone, fit.utc_offset_min))
+def _model(model: Model) -> dict[str, Any]:
+    return model.model_dump(mode="json", exclude_none=True)
+
+
+def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
+    """Return the stream of a fitted log as YAML with comments."""
+    arrivals = fit.arrivals
+    level = f"{fit.confidence:.0%} limits"
+    per_day = arrivals.jobs_per_day, arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
+    origin, *rest = fit_lines(fit)
+    into = (
+        "The stream goes into a scenario that has the pool; jobs_per_day may give way to "
+        "target_utilization."
+    )
+    lines = [
+        *comments([f"Fitted by diploee {__version__}. {origin}", *rest, into]),
+        "streams:",
+        f"  {word(stream)}:",
+        f"    pool: {word(pool)}",
+        limited("jobs_per_day", level, *per_day, 6, 5),
+    ]
+    if (scatter := arrivals.scatter) is not None:
+        for key, value, low, high in (
+            ("dispersion", arrivals.dispersion, scatter.low, scatter.high),
+            ("day_dispersion", arrivals.day_dispersion, scatter.day_low, scatter.day_high),
+        ):
+            if value is not None:
+                lines.append(limited(key, level, value, low, high, 5, 3))
+    lines += calendar_lines(
+        arrivals.calendar.week_weight, arrivals.calendar.month_weight, arrivals.weeks
+    )
+    lines.append("    classes:")
+    tables = Counter(_table(c.duration.model) for c in fit.classes if c.duration)
+    named = {table: f"table_{k}" for k, (table, n) in enumerate(tables.items(), 1) if n > 1}
+    written: set[str] = set()
+    shares = closed_shares([c.probability for c in fit.classes], SHARE_DIGITS)
+    for job_class, probability in zip(fit.classes, shares, strict=True):
+        lines += _class_lines(job_class, probability, named, written)
+    return "\n".join(lines) + "\n"
+
+
+def _table(model: DurationModel) -> str:
+    """Return quantiles or lognormals of durations as YAML."""
+    return flow(next(iter(model.model_dump(exclude_none=True).values())))
+
+
+def _class_lines(
+    job_class: ClassFit, probability: float, named: dict[str, str], written: set[str]
+) -> list[str]:
+    """Return a class; a table that several have is given a name (an anchor) where it comes first.
+
+    `named` maps tables to names, `written` are those that were given.
+    """
+    remark = f"{plural(job_class.n_jobs, 'job')}, share {job_class.low:.3g} to {job_class.high:.3g}"
+    lines = [
+        f"      - workload: {word(job_class.workload)}  # {remark}",
+        f"        n_nodes: {job_class.n_nodes}",
+        *([] if job_class.n_gpus is None else [f"        n_gpus: {job_class.n_gpus:g}"]),
+        f"        probability: {number(probability, SHARE_DIGITS + 1)}",
+    ]
+    if job_class.profile_n_nodes != job_class.n_nodes:
+        lines.append(f"        scale_from_n_nodes: {job_class.profile_n_nodes}")
+    if (fit := job_class.duration) is not None:
+        test = "" if fit.ks_p_value is None else f", p {fit.ks_p_value:.2g}"
+        whose = f", shape of {plural(fit.n_jobs, 'job')}" if job_class.shares_durations else ""
+        lines.append(
+            f"        # durations: mean {fit.mean_s:,.0f} s, here {fit.model_mean_s:,.0f} s{whose};"
+            f" Kolmogorov-Smirnov distance {fit.ks_distance:.2g}{test}"
+        )
+        value, table = flow(fit.model.model_dump(exclude_none=True)), _table(fit.model)
+        if (name := named.get(table)) is not None:
+            value = value.replace(table, f"*{name}" if name in written else f"&{name} {table}", 1)
+            written.add(name)
+        lines += _wrapped(f"duration: {value}")
+    if job_class.arrays is not None:
+        lines += _wrapped(f"arrays: {flow(job_class.arrays.model_dump(exclude_none=True))}")
+    return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=" " * 8,
+        subsequent_indent=" " * 10,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

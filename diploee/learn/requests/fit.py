@@ -8,23 +8,23 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.learn.poisson import poisson_limits
-from diploee.learn.requests.calendar import (
-    StepTimes,
-    WeightFit,
-    fit_weights,
+from diploee.learn.calendar import (
+    CalendarFit,
+    MonthTest,
+    fit_step_calendar,
+    laid_over_stepped,
     well_seen_months,
 )
+from diploee.learn.counts import Counts, local_moment_ms, steps_of, sums
+from diploee.learn.limits import poisson_limits
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
-from diploee.learn.requests.scatter import Dispersion, dispersion_of
-from diploee.learn.requests.services import ServiceFit, fit_service
-from diploee.learn.seasons import MonthTest, laid_over_stepped
+from diploee.learn.scatter import Dispersion, dispersion_of
 from diploee.learn.week_shape import CalendarChoice, Detail
-from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
+from diploee.learn.weeks import WeekFit, fit_weeks
 from diploee.loads.jobs.rates import line_through_means
-from diploee.loads.services.curves import OUTPUT_LENGTHS
-from diploee.loads.services.request_trace import RequestTrace
-from diploee.tables import Float64Array, Int64Array
+from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.tables import BoolArray, Float64Array
 from diploee.units import (
     HOURS_PER_DAY,
     HOURS_PER_WEEK,
@@ -40,6 +40,33 @@ MIN_HOURS_OF_SCATTER = 24
 
 FEWEST_OF_DEAD = 20.0
 """Requests that a gap should have had to be noted: Poisson counts lack them once in 5e8."""
+
+
+@dataclass(frozen=True)
+class LengthSummary:
+    """Token lengths of one service."""
+
+    n_requests: int  # requests with a length
+    # Mean and quantiles [tokens]
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class ServiceFit:
+    """One service of a trace."""
+
+    name: str  # as in the trace
+    # Requests, and share of all
+    n_requests: float
+    share: float
+    # Lengths; None where the trace tells none
+    input_tokens: LengthSummary | None
+    output_tokens: LengthSummary | None
+    # The output length at hand that is nearest to the mean answer, by ratio [tokens]
+    output_length: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,32 +148,34 @@ def fit_requests(
     The first and the last step count for the rates alone, for the trace may begin and end within
     them.
     """
-    requests = trace.requests_of()
-    times = StepTimes.of(trace, zero_hour_of_week)
-    counts = requests[1:-1] if requests.size > 2 else requests
+    steps = steps_of(trace, zero_hour_of_week)
+    requests = steps.counts
+    steps = steps.inner() if requests.size > 2 else steps
+    counts = steps.counts
     if not counts.sum() > 0:
         raise WorkloadError(
             f"{trace.source}: no requests between the first and the last step of "
             f"{trace.step_ms / MS_PER_S:g} s; read the trace with shorter steps"
         )
-    times = times.inner()
-    fit = fit_weights(counts, times, months, calendar)
-    expected = fit.expected * _season(fit, times)
-    since_1970_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
-    weeks = fit_weeks(since_1970_ms, times.step_ms, counts, expected, confidence)
-    steps = dispersion_of(counts, expected, fit.n_weights, confidence)
-    hours = _hourly_dispersion(counts, expected, fit, times, confidence)
+    fit = fit_step_calendar(steps, not trace.is_relative, months, calendar)
+    season = _season(fit, steps)
+    expected = fit.expected * season
+    weeks = fit_weeks(steps.start_ms, steps.step_ms, counts, expected, confidence)
+    of_steps = dispersion_of(counts, expected, fit.n_parameters, confidence)
+    in_hour, of_hour, whole = _hours(steps, expected)
+    of_hours = dispersion_of(in_hour[whole], of_hour[whole], fit.n_parameters, confidence)
     # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
-    scatter = hours if hours.freedom >= MIN_HOURS_OF_SCATTER else steps
+    scatter = of_hours if of_hours.freedom >= MIN_HOURS_OF_SCATTER else of_steps
     factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
-    week, low, high = _week(counts, fit, factor, confidence)
-    of_months = _months(counts, fit, times, factor, confidence)
-    of_month = 1.0 if of_months is None else _month_scale(fit, times)
+    low, high = _week_limits(steps, fit, factor, confidence)
+    of_months = _months(steps, fit, factor, confidence)
+    of_month = _month_scale(fit, steps) if fit.has_months else 1.0
     step_s = trace.step_ms / MS_PER_S
     mean_rps = float(requests.sum()) / (trace.span_ms / MS_PER_S)
-    # Without weights the whole trace counts, its outer steps too.
-    of_week = mean_rps if fit.detail == "uniform" else float(week.mean() * of_month / step_s)
+    of_week = float(fit.shape.rate.mean())
     peak = int(np.argmax(requests))
+    dead = _dead_hours(in_hour, of_hour, whole, int(steps.hour_of_week[0]))
+    seen = sums(steps.hour_of_week, None, HOURS_PER_WEEK)
     return RequestFit(
         source=trace.source,
         trace_format=trace.trace_format,
@@ -156,25 +185,27 @@ def fit_requests(
         mean_rate_rps=mean_rps,
         peak_rate_rps=float(requests[peak] / step_s),
         peak_ms=trace.origin_ms + peak * trace.step_ms,
-        week_rate_rps=of_week,
+        # Without weights the whole trace counts, its outer steps too.
+        week_rate_rps=mean_rps if fit.detail == "uniform" else float(of_week * of_month / step_s),
         detail=fit.detail,
         deviance=fit.shape.deviance,
         months=fit.months,
-        week_weight=week / week.mean(),
-        week_low=low / week.mean(),
-        week_high=high / week.mean(),
-        week_hours=_sums(times.hour_of_week, None, HOURS_PER_WEEK) * (trace.step_ms / MS_PER_H),
-        month_weight=None if of_months is None else of_months[0],
-        month_low=None if of_months is None else of_months[1],
-        month_high=None if of_months is None else of_months[2],
-        dispersion=steps,
-        hourly_dispersion=hours,
-        fluctuation=_fluctuation(trace, fit, times, weeks, confidence),
+        week_weight=fit.week_weight,
+        week_low=low / of_week,
+        week_high=high / of_week,
+        week_hours=seen * (trace.step_ms / MS_PER_H),
+        month_weight=of_months[0],
+        month_low=of_months[1],
+        month_high=of_months[2],
+        dispersion=of_steps,
+        hourly_dispersion=of_hours,
+        fluctuation=_fluctuation(trace, fit, steps, season, weeks, confidence),
         weeks=weeks,
-        **dict(zip(("n_dead_hours", "n_gaps"), _dead_hours(counts, expected, times), strict=True)),
         is_counted=bool((requests == np.rint(requests)).all()),
+        n_dead_hours=dead[0],
+        n_gaps=dead[1],
         services=tuple(
-            fit_service(trace, index, output_lengths) for index in range(len(trace.services))
+            _service(trace, index, output_lengths) for index in range(len(trace.services))
         ),
     )
 
@@ -186,13 +217,12 @@ def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -
     """
     if start is None and end is None:
         return trace
-    times = StepTimes.of(trace)
-    local_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
+    local_ms = steps_of(trace).start_ms
     inside = np.ones(local_ms.size, dtype=bool)
     if start is not None:
-        inside &= local_ms >= int(np.datetime64(start, "ms").astype(np.int64))
+        inside &= local_ms >= local_moment_ms(start)
     if end is not None:
-        inside &= local_ms + trace.step_ms <= int(np.datetime64(end, "ms").astype(np.int64))
+        inside &= local_ms + trace.step_ms <= local_moment_ms(end)
     steps = np.flatnonzero(inside)
     if not steps.size:
         first, last = (str(np.datetime64(int(ms), "ms"))[:16] for ms in local_ms[[0, -1]])
@@ -210,19 +240,25 @@ def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -
     )
 
 
-def _dead_hours(counts: Float64Array, expected: Float64Array, times: StepTimes) -> tuple[int, int]:
+def _hours(steps: Counts, expected: Float64Array) -> tuple[Float64Array, Float64Array, BoolArray]:
+    """Return counts and expectations of the clock hours, and which had all their steps."""
+    hour = steps.hour - steps.hour[0]
+    whole: BoolArray = np.bincount(hour) == MS_PER_H // steps.step_ms
+    return sums(hour, steps.counts), sums(hour, expected), whole
+
+
+def _dead_hours(
+    in_hour: Float64Array, of_hour: Float64Array, whole: BoolArray, first_hour_of_week: int
+) -> tuple[int, int]:
     """Return how many whole hours together have no request though many are expected, and gaps.
 
     An hour of the week that was seen less than three times tells little of itself: then its hour of
     the day does.
     """
-    hour = times.hour - times.hour[0]
-    whole = np.bincount(hour) == MS_PER_H // times.step_ms
-    of_hour, in_hour = (_sums(hour, x, whole.size) for x in (expected, counts))
     if whole.sum() < 3 * HOURS_PER_WEEK:
-        of_day = (int(times.hour_of_week[0]) + np.arange(whole.size)) % HOURS_PER_DAY
+        of_day = (first_hour_of_week + np.arange(whole.size)) % HOURS_PER_DAY
         seen = np.maximum(np.bincount(of_day[whole], minlength=HOURS_PER_DAY), 1)
-        of_hour = (_sums(of_day, in_hour * whole, HOURS_PER_DAY) / seen)[of_day]
+        of_hour = (sums(of_day, in_hour * whole, HOURS_PER_DAY) / seen)[of_day]
     dead = np.concatenate(([False], whole & (in_hour == 0), [False]))
     begins, ends = np.flatnonzero(np.diff(dead.astype(np.int8)) != 0).reshape(-1, 2).T
     until = np.concatenate(([0.0], np.cumsum(of_hour)))
@@ -230,91 +266,95 @@ def _dead_hours(counts: Float64Array, expected: Float64Array, times: StepTimes) 
     return int((ends - begins)[many].sum()), int(many.sum())
 
 
-def _season(fit: WeightFit, times: StepTimes) -> Float64Array:
+def _season(fit: CalendarFit, steps: Counts) -> Float64Array:
     """Return the months as a scenario lays them, over those of the fit, at each step."""
     if not fit.has_months:
-        return np.ones(fit.group.size)
+        return np.ones(steps.counts.size)
     # A month that was not seen lies at the mean of the others, as a scenario is given it.
-    months = np.full(MONTHS_PER_YEAR, _month_scale(fit, times))
-    months[np.unique(fit.group)] = fit.group_factor[np.unique(fit.group)]
-    return laid_over_stepped(months, fit.slot_rate, fit.group, times.hour)
+    months, month = np.full(MONTHS_PER_YEAR, _month_scale(fit, steps)), steps.month
+    months[np.unique(month)] = fit.shape.of_group[np.unique(month)]
+    return laid_over_stepped(months, fit.shape.rate, month, steps.hour)
 
 
-def _hourly_dispersion(
-    counts: Float64Array,
-    expected: Float64Array,
-    fit: WeightFit,
-    times: StepTimes,
-    confidence: float,
-) -> Dispersion:
-    """Return the scatter of the hours whose steps were all seen."""
-    hour = times.hour - times.hour[0]
-    whole = np.bincount(hour) == MS_PER_H // times.step_ms
-    in_hour, of_hour = (_sums(hour, x, whole.size)[whole] for x in (counts, expected))
-    return dispersion_of(in_hour, of_hour, fit.n_weights, confidence)
-
-
-def _week(
-    counts: Float64Array, fit: WeightFit, factor: float, confidence: float
-) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the requests per step in each hour of the week, and their limits."""
+def _week_limits(
+    steps: Counts, fit: CalendarFit, factor: float, confidence: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the limits of the requests per step in each hour of the week."""
+    slot, rate = steps.hour_of_week, fit.shape.rate
     n_slots = {"uniform": 1, "hour_of_day": HOURS_PER_DAY}.get(fit.detail, HOURS_PER_WEEK)
-    total = _sums(fit.slot % n_slots, counts, n_slots)
-    exposure = _sums(fit.slot % n_slots, fit.group_factor[fit.group], n_slots)
+    total = sums(slot % n_slots, steps.counts, n_slots)
+    exposure = sums(slot % n_slots, fit.shape.of_group[fit.group(steps)], n_slots)
     of_week = np.arange(HOURS_PER_WEEK) % n_slots
     low, high = (limit[of_week] for limit in poisson_limits(total, factor, confidence))
     total, exposure = total[of_week], np.where(exposure > 0, exposure, 1.0)[of_week]
-    per_count = np.where(total > 0, fit.slot_rate / np.maximum(total, 1e-9), 1 / exposure)
-    return fit.slot_rate, low * per_count, high * per_count
+    per_count = np.where(total > 0, rate / np.maximum(total, 1e-9), 1 / exposure)
+    return low * per_count, high * per_count
 
 
-def _month_scale(fit: WeightFit, times: StepTimes) -> float:
+def _month_scale(fit: CalendarFit, steps: Counts) -> float:
     """Return the mean factor of the months that were seen for long enough, by time seen."""
-    seen = well_seen_months(times)[times.month]
-    return float(fit.group_factor[fit.group[seen]].mean())
+    seen = well_seen_months(steps)[steps.month]
+    return float(fit.shape.of_group[fit.group(steps)[seen]].mean())
 
 
 def _months(
-    counts: Float64Array, fit: WeightFit, times: StepTimes, factor: float, confidence: float
-) -> tuple[Float64Array, Float64Array, Float64Array] | None:
+    steps: Counts, fit: CalendarFit, factor: float, confidence: float
+) -> tuple[Float64Array | None, ...]:
+    """Return the weights of the months and their limits, where they were fitted."""
     if not fit.has_months:
-        return None
-    month = times.month
-    total = _sums(month, counts, MONTHS_PER_YEAR)
-    exposure = _sums(month, fit.slot_rate[fit.slot], MONTHS_PER_YEAR)
-    seen = well_seen_months(times)
-    unit = np.where(seen, exposure, 1.0) * _month_scale(fit, times)
-    low, high = poisson_limits(total, factor, confidence)
-    nan = float("nan")
-    return (
-        np.where(seen, total / unit, 1.0),
-        np.where(seen, low / unit, nan),
-        np.where(seen, high / unit, nan),
-    )
+        return None, None, None
+    total = sums(steps.month, steps.counts, MONTHS_PER_YEAR)
+    exposure = sums(steps.month, fit.shape.rate[steps.hour_of_week], MONTHS_PER_YEAR)
+    seen = well_seen_months(steps)
+    unit = np.where(seen, exposure, 1.0) * _month_scale(fit, steps)
+    limits = poisson_limits(total, factor, confidence)
+    weight = np.where(seen, total / unit, 1.0)
+    return weight, *(np.where(seen, limit / unit, float("nan")) for limit in limits)
 
 
 def _fluctuation(
     trace: RequestTrace,
-    fit: WeightFit,
-    times: StepTimes,
+    fit: CalendarFit,
+    steps: Counts,
+    season: Float64Array,
     weeks: WeekFit | None,
     confidence: float,
 ) -> FluctuationFit | None:
-    if times.step_ms != MS_PER_MIN:
+    if steps.step_ms != MS_PER_MIN:
         return None
-    around = np.concatenate([fit.slot_rate[-1:], fit.slot_rate, fit.slot_rate[:1]])
+    rate, slot = fit.shape.rate, steps.hour_of_week
+    around = np.concatenate([rate[-1:], rate, rate[:1]])
     nodes_ms, at_nodes = line_through_means((np.arange(around.size + 1) - 1) * MS_PER_H, around)
-    middle_ms = fit.slot * MS_PER_H + times.start_ms % MS_PER_H + times.step_ms / 2
+    middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2
     lines = np.interp(middle_ms, nodes_ms, at_nodes)
-    expected = lines * fit.group_factor[fit.group] * _season(fit, times)
+    expected = lines * fit.shape.of_group[fit.group(steps)] * season
     if weeks is not None and weeks.is_told:  # not to be found again in their minutes
         expected *= weeks.factor
     of_services = trace.n_requests
     of_services = of_services[:, 1:-1] if of_services.shape[1] > 2 else of_services
     share = of_services.sum(axis=1) / of_services.sum()
-    freedom = 1 - fit.n_weights / expected.size
+    freedom = 1 - fit.n_parameters / expected.size
     return fit_fluctuation(of_services, share[:, None] * expected, freedom, confidence)
 
 
-def _sums(index: Int64Array, values: Float64Array | None, size: int) -> Float64Array:
-    return np.asarray(np.bincount(index, values, size), dtype=np.float64)
+def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> ServiceFit:
+    """Return what a trace tells about one of its services, given the output lengths at hand."""
+    n_requests = float(trace.n_requests[index].sum())
+    inputs = _summary(trace.input_tokens, index)
+    outputs = _summary(trace.output_tokens, index)
+    return ServiceFit(
+        name=trace.services[index],
+        n_requests=n_requests,
+        share=n_requests / float(trace.n_requests.sum()),
+        input_tokens=inputs,
+        output_tokens=outputs,
+        output_length=None if outputs is None else nearest_length(outputs.mean, lengths),
+    )
+
+
+def _summary(of_services: tuple[TokenLengths, ...], index: int) -> LengthSummary | None:
+    if not of_services or not of_services[index].n_requests.any():
+        return None
+    lengths = of_services[index]
+    p50, p90, p99 = lengths.quantile([0.5, 0.9, 0.99]).tolist()
+    return LengthSummary(int(lengths.n_requests.sum()), lengths.mean, p50, p90, p99)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import exp, log, sqrt
 
 import numpy as np
@@ -89,12 +89,12 @@ def fit_fluctuation(
     if not of_variance.low > 0:
         std = Estimate(0.0, 0.0, sqrt(max(of_variance.high, 0.0)))
         return FluctuationFit(std, None, None, float(total.sum()) / total.size / 60)
-    std = Estimate(*(sqrt(max(v, 0.0)) for v in _values(of_variance)))
+    std = Estimate(*(sqrt(max(v, 0.0)) for v in astuple(of_variance)))
     time = None
     next_minute = seen[1:] & seen[:-1]
     products = (deviation[1:] * deviation[:-1])[next_minute]
     if products.mean() > z * products.std() / sqrt(products.size):
-        time = Estimate(*(exp(v) for v in _values(_jackknifed(log_time, whole, z))))
+        time = Estimate(*(exp(v) for v in astuple(_jackknifed(log_time, whole, z))))
     return FluctuationFit(
         std, time, _common_share(counts, expected, variance, z), float(total.mean()) / 60
     )
@@ -116,7 +116,7 @@ def _common_share(
         return float(among / max(variance(kept), 1e-12))
 
     found = _jackknifed(share, np.ones(counts.shape[1], dtype=bool), z)
-    return Estimate(*(min(max(v, 0.0), 1.0) for v in _values(found)))
+    return Estimate(*(min(max(v, 0.0), 1.0) for v in astuple(found)))
 
 
 def _nearest_time_s(covariance: Float64Array) -> float:
@@ -142,7 +142,3 @@ def _jackknifed(value: Callable[[BoolArray], float], whole: BoolArray, z: float)
     spread = np.array(without) - np.mean(without)
     half = z * sqrt((BLOCKS - 1) / BLOCKS * float(spread @ spread))
     return Estimate(found, found - half, found + half)
-
-
-def _values(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high

@@ -23,8 +23,11 @@ from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
 from diploee.inputs import load_inputs
 from diploee.learn.deconvolution.kernel import Kernel, Observed, mix_kernel
-from diploee.learn.deconvolution.recover import RecoveredWeights, recover_weights
-from diploee.learn.deconvolution.recovered_fragment import recovered_text
+from diploee.learn.deconvolution.recover import (
+    RecoveredWeights,
+    recover_weights,
+    recovered_text,
+)
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.jobs.source import draw_submissions
 from diploee.outputs import Run
@@ -168,7 +171,7 @@ def test_an_expected_load_gives_its_rates_exactly(kind: str) -> None:
     scenario = tiny_scenario(KINDS[kind] | {"facility.pools.main.n_nodes": 50_000})
     rate = np.tile(100 * BY_HOUR, 8)
     found = recover_weights(series(load_of(rate, scenario)), scenario, tiny_library())
-    np.testing.assert_allclose(found.week_weight, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
+    np.testing.assert_allclose(found.hour_of_week, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
     assert found.jobs_per_day == pytest.approx(24 * 100 * BY_HOUR.mean(), rel=1e-5)
     assert found.r2 > 1 - 1e-8
     assert (found.full_share, found.notes) == (0, ())
@@ -178,17 +181,17 @@ def test_limits_hold_the_weights_of_a_scattered_load_and_close_on_those_of_an_ex
     scenario = tiny_scenario({"facility.pools.main.n_nodes": 50_000})
     rate = np.tile(100 * BY_HOUR, 24)
     exact = recover_weights(series(load_of(rate, scenario)), scenario, tiny_library())
-    np.testing.assert_allclose(exact.week_low, exact.week_high, atol=1e-3)
+    np.testing.assert_allclose(exact.hour_of_week_low, exact.hour_of_week_high, atol=1e-3)
     truth, inside, count_inside = BY_HOUR / BY_HOUR.mean(), [], []
     for seed in range(3):
         rng = np.random.default_rng(seed)
         weeks = rng.gamma(100, 0.01, 24).repeat(168)
         load = load_of(rng.poisson(rate * weeks) * 1.0, scenario)
         found = recover_weights(series(load), scenario, tiny_library())
-        inside.append((found.week_low <= truth) & (truth <= found.week_high))
+        inside.append((found.hour_of_week_low <= truth) & (truth <= found.hour_of_week_high))
         per_day = 24 * 100 * BY_HOUR.mean()
         count_inside.append(found.jobs_per_day_low <= per_day <= found.jobs_per_day_high)
-        assert np.median(found.week_high - found.week_low) < 0.3
+        assert np.median(found.hour_of_week_high - found.hour_of_week_low) < 0.3
     assert 0.9 <= np.mean(inside) <= 0.99
     assert sum(count_inside) >= 2
 
@@ -198,7 +201,7 @@ def test_jobs_from_before_the_series_do_not_matter() -> None:
     rate = np.tile(100 * BY_HOUR, 9)
     load = load_of(rate, scenario)[168:]  # the first hours hold jobs of the week before
     found = recover_weights(series(load), scenario, tiny_library())
-    np.testing.assert_allclose(found.week_weight, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
+    np.testing.assert_allclose(found.hour_of_week, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
 
 
 def test_months_are_recovered_with_the_week() -> None:
@@ -208,14 +211,14 @@ def test_months_are_recovered_with_the_week() -> None:
     of_hour = month[hours.astype("datetime64[M]").astype(int) % 12]
     rate = 40 * np.resize(BY_HOUR, 8_760) * of_hour
     found = recover_weights(series(load_of(rate, scenario)), scenario, tiny_library())
-    assert found.month_weight is not None
+    assert found.month is not None
     days = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
-    np.testing.assert_allclose(found.month_weight, month / (month @ days / 365), rtol=1e-3)
-    np.testing.assert_allclose(found.week_weight, BY_HOUR / BY_HOUR.mean(), rtol=1e-3)
+    np.testing.assert_allclose(found.month, month / (month @ days / 365), rtol=1e-3)
+    np.testing.assert_allclose(found.hour_of_week, BY_HOUR / BY_HOUR.mean(), rtol=1e-3)
     wanted = 24 * 40 * BY_HOUR.mean() * (month @ days / 365)
     assert found.jobs_per_day == pytest.approx(wanted, rel=1e-3)
     alone = recover_weights(series(load_of(rate, scenario)), scenario, tiny_library(), months=False)
-    assert alone.month_weight is None
+    assert alone.month is None
     assert alone.r2 < found.r2
 
 
@@ -231,7 +234,7 @@ def test_steps_and_zones_are_brought_to_local_hours(minutes: int) -> None:
     start = datetime(2018, 1, 1, 7, skipped * minutes, tzinfo=UTC)
     given = series(fine[skipped:], start=start, step_ms=minutes * 60_000)
     found = recover_weights(given, scenario, tiny_library())
-    np.testing.assert_allclose(found.week_weight, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
+    np.testing.assert_allclose(found.hour_of_week, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -258,10 +261,10 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scenario, Observe
 
 
 def check(found: RecoveredWeights, wanted: np.ndarray, jobs_per_day: float) -> None:
-    assert np.corrcoef(found.week_weight, wanted)[0, 1] > 0.99
+    assert np.corrcoef(found.hour_of_week, wanted)[0, 1] > 0.99
     assert found.jobs_per_day == pytest.approx(jobs_per_day, rel=0.01)
-    assert found.week_weight.min() >= 0
-    assert found.week_weight.mean() == pytest.approx(1)
+    assert found.hour_of_week.min() >= 0
+    assert found.hour_of_week.mean() == pytest.approx(1)
 
 
 @both
@@ -401,8 +404,8 @@ def test_the_shipped_year_at_20_percent_gives_its_weights_back(
     found = recover_weights(load, scenario, library, observed=observed)
     check(found, week(), run.manifest["workload"][0]["jobs_per_day"])
     month = np.array(scenario.streams["training"].calendar.month_weights())
-    assert found.month_weight is not None
-    np.testing.assert_allclose(found.month_weight, month, rtol=0.03)
+    assert found.month is not None
+    np.testing.assert_allclose(found.month, month, rtol=0.03)
 
 
 def test_a_full_facility_is_reported() -> None:

@@ -15,10 +15,10 @@ from serving_builders import serving_data
 
 from diploee.drawing.charts import Line
 from diploee.importers import read_request_trace
-from diploee.learn.requests.calendar import StepTimes
+from diploee.learn.counts import steps_of
+from diploee.learn.plots import plot_requests, rate_chart, token_chart
 from diploee.learn.requests.fit import fit_requests
-from diploee.learn.requests.plots import plot_requests, rate_chart, token_chart
-from diploee.learn.requests.request_fragment import request_stream
+from diploee.learn.requests.summary import request_stream
 from diploee.scenario import scenario_from_dict
 from diploee.streams import stream
 from diploee.tables import Float64Array
@@ -175,7 +175,7 @@ def test_pictures_are_drawn_of_months_and_of_a_trace_without_dates_or_lengths(
 def test_lines_of_rates_hold_all_requests(azure: Path, step_s: int) -> None:
     trace = read_request_trace(azure, step_s=step_s)
     fit = fit_requests(trace)
-    (panel,) = rate_chart(trace, fit, StepTimes.of(trace)).panels
+    (panel,) = rate_chart(trace, fit, steps_of(trace)).panels
     (logged, expected) = panel.layers
     length_s = np.diff(logged.x) / np.timedelta64(1, "s")
     for line, rel in ((logged, 1e-9), (expected, 0.01)):  # the outer steps are not fitted

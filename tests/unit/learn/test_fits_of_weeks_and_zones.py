@@ -10,10 +10,10 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee.clock import RunClock, Zone
-from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import fit_job_log
+from diploee.learn.jobs.summary import fragment_text
 from diploee.learn.requests.fit import fit_requests
-from diploee.learn.requests.request_fragment import request_stream
+from diploee.learn.requests.summary import request_stream
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import MISSING_MS, JobLog, JobRecords
 from diploee.loads.jobs.rates import hourly_rates

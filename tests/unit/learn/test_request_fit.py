@@ -13,11 +13,11 @@ from serving_builders import plan_of, request_rates, serving_data
 
 from diploee.clock import Zone
 from diploee.errors import WorkloadError
-from diploee.learn.poisson import poisson_limits
-from diploee.learn.requests.calendar import StepTimes
+from diploee.learn.counts import steps_of
+from diploee.learn.limits import poisson_limits
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
-from diploee.learn.requests.request_fragment import fit_remarks, request_stream, request_stream_yaml
-from diploee.learn.requests.scatter import dispersion_of
+from diploee.learn.requests.summary import fit_remarks, request_stream, request_stream_yaml
+from diploee.learn.scatter import dispersion_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
@@ -193,7 +193,7 @@ def test_a_trace_is_trimmed_to_local_times() -> None:
     trace = trace_of(minutes(3, 5), start, offset_min=60)
     cut = trimmed(trace, datetime(2024, 1, 8), datetime(2024, 1, 15, 0, 0, 30))
     assert cut.span_ms == 7 * 86_400_000
-    assert StepTimes.of(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
+    assert steps_of(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
     assert cut.requests_of().sum() == trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440].sum()
     assert trimmed(trace, None, None) is trace
     with pytest.raises(WorkloadError, match=r"no step from 2030-01-01.*reaches from 2024-01-01"):

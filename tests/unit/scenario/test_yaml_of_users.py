@@ -12,7 +12,7 @@ import pytest
 from command_line import LONGEST_S
 
 from diploee.errors import DiploeeError, ScenarioError, one_line
-from diploee.learn.jobs.rules_file import read_rules
+from diploee.learn.jobs.classes import read_rules
 from diploee.metrics.limits.file import load_limits
 from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import load_scenario

@@ -12,8 +12,7 @@ import pytest
 from sweep_builders import UTILIZATION, Failing, tiny_sweep
 
 from diploee.sweeps import RunTask, run_locally, run_sweep
-from diploee.sweeps.local import MAX_ATTEMPTS
-from diploee.sweeps.memory import BASE_MB, MemoryBudget, available_mb
+from diploee.sweeps.local import BASE_MB, MAX_ATTEMPTS, MemoryBudget, available_mb
 from diploee.sweeps.spec import Keep
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.sweeps.sobol import sobol_indices
+from diploee.sweeps.sobol import SobolIndices, indices_of_metrics
 
 
 def inputs(n: int, *names: str, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {name: rng.standard_normal(n) for name in names}
+
+
+def sobol_indices(of: dict[str, np.ndarray], metric: np.ndarray) -> SobolIndices | None:
+    return indices_of_metrics(of, metric[:, np.newaxis])[0]
 
 
 def test_linear_function_gives_the_squared_coefficients() -> None:

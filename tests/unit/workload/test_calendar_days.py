@@ -11,8 +11,8 @@ from builders import tiny_scenario
 
 from diploee.clock import RunClock
 from diploee.errors import ScenarioError
-from diploee.learn.jobs.calendar_fit import fit_calendar
-from diploee.learn.jobs.hours import HourCounts
+from diploee.learn.calendar import fit_calendar
+from diploee.learn.counts import Counts
 from diploee.learn.weeks import fit_weeks
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.scenario import Calendar
@@ -129,9 +129,10 @@ def test_weeks_go_over_into_each_other_without_a_step() -> None:
 
 
 def fitted(counts: np.ndarray):
-    hours = HourCounts(np.datetime64("2018-01-01T00", "h"), counts)
-    calendar = fit_calendar(hours, months=False)
-    return fit_weeks(hours.start_ms, MS_PER_H, counts.astype(float), calendar.expected, 0.95)
+    first = int(np.datetime64("2018-01-01T00", "h").astype(np.int64))
+    start_ms = (first + np.arange(counts.size)) * MS_PER_H
+    calendar = fit_calendar(Counts(MS_PER_H, start_ms, counts, np.ones(counts.size)), months=False)
+    return fit_weeks(start_ms, MS_PER_H, counts.astype(float), calendar.expected, 0.95)
 
 
 @pytest.mark.parametrize("correlation_weeks", [0.0, 2.0])

@@ -196,7 +196,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
         (import_mlperf_power, {"n_nodes": 0}),
         (import_mlperf_power, {"gpu_tdp_w": -1}),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_every_importer_names_an_option_out_of_range(read, option):
     job = {} if read is import_mlperf_power else {"workload": "w", "n_nodes": 1}

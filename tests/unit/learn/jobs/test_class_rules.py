@@ -10,7 +10,7 @@ from fit_logs import job_log
 from pydantic import ValidationError
 
 from diploee.errors import ScenarioError, WorkloadError
-from diploee.learn.jobs.rules_file import read_rules
+from diploee.learn.jobs.classes import read_rules
 from diploee.loads.jobs.class_rules import assign_classes, nearest_n_nodes
 from diploee.scenario import ClassRule
 

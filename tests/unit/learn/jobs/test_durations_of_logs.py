@@ -8,9 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from diploee.learn.jobs.durations import fit_durations, ks_distance
-from diploee.learn.jobs.lognormals import fit_lognormals
-from diploee.learn.jobs.quantiles import LEVEL_TOLERANCE, MAX_QUANTILES, fit_quantiles
+from diploee.learn.jobs.durations import (
+    LEVEL_TOLERANCE,
+    MAX_QUANTILES,
+    fit_durations,
+    fit_lognormals,
+    fit_quantiles,
+    ks_distance,
+)
 from diploee.normal_mixture import Mixture, expectation_maximisation
 from diploee.scenario import DurationModel
 

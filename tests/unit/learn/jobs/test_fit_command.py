@@ -24,8 +24,8 @@ from diploee.errors import (
     OutputExistsError,
     WorkloadError,
 )
-from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
+from diploee.learn.jobs.summary import fragment_text
 from diploee.scenario import Calendar, ClassRule, load_scenario, scenario_from_dict
 from diploee.steps import generate_jobs
 

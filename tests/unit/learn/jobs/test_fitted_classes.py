@@ -15,10 +15,9 @@ from scipy import stats
 
 from diploee.errors import ProfileError, WorkloadError
 from diploee.learn.jobs.classes import group_jobs
-from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import fit_job_log
-from diploee.learn.jobs.shares import share_limits, total_limits
-from diploee.learn.jobs.summary import fit_lines
+from diploee.learn.jobs.summary import fit_lines, fragment_text
+from diploee.learn.limits import share_limits, total_limits
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import STATES
 from diploee.scenario import ClassRule, DurationModel
@@ -39,7 +38,7 @@ def test_unmatched_and_too_wide_jobs_are_left_out_and_counted() -> None:
     log = job_log(range(6), n_nodes=[1, 2, 4, 8, 16, 300])
     rules = (ClassRule(workload="tune", min_nodes=2),)
     groups = group_jobs(log.jobs, log.types, rules, tiny_library(), pool_n_nodes=12)
-    assert (groups.unmatched.sum(), groups.n_too_wide) == (1, 2)
+    assert (groups.unmatched.sum(), groups.too_wide.sum()) == (1, 2)
     assert groups.class_of.tolist() == [-1, 0, 1, 2, -1, -1]
 
 

@@ -11,10 +11,9 @@ import yaml
 from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
-from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import JobLogFit, LoggedJobs, fit_job_log
 from diploee.learn.jobs.likeness import hourly_busy_nodes, with_generated_year
-from diploee.learn.jobs.summary import figure_lines
+from diploee.learn.jobs.summary import figure_lines, fragment_text
 from diploee.scenario import ClassRule, scenario_from_dict
 from diploee.steps import generate_jobs
 

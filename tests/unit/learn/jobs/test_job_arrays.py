@@ -11,7 +11,7 @@ from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.learn.jobs.job_arrays import (
+from diploee.learn.jobs.class_fits import (
     find_arrays,
     in_arrays,
     run_time_correlation,

@@ -1,14 +1,53 @@
-"""Shares of jobs with confidence limits that know that jobs come in batches."""
+"""Confidence limits of totals and shares of what was counted, and of what blocks of it give."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from diploee.tables import Float64Array, Int64Array
 
 MIN_BATCHES = 8
 """Days (or weeks) from which on their scatter tells the limits."""
+
+
+def jackknife_error(without: Float64Array) -> Float64Array:
+    """Return the standard errors of values from those without each block in turn, (n, ...).
+
+    Infinite where some give no number (Efron and Stein 1981).
+    """
+    n = len(without)
+    if not n or not np.isfinite(without).all():
+        return np.full(without.shape[1:], np.inf)
+    about = without - without.mean(axis=0)
+    return np.asarray(np.sqrt((n - 1) / n * (about**2).sum(axis=0)))
+
+
+def poisson_limits(
+    total: Float64Array, factor: float, confidence: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return confidence limits of the expectation of totals whose variance is factor x mean.
+
+    Divided by the factor they are taken as Poisson, whose limits are exact (Garwood 1936).
+    """
+    # chi2(tail; 2 n) / 2 to chi2(1 - tail; 2 n + 2) / 2, as inverse incomplete gamma functions.
+    tail, n = (1 - confidence) / 2, total / factor
+    low = np.where(n > 0, special.gammaincinv(np.maximum(n, 1e-9), tail), 0.0)
+    return low * factor, special.gammainccinv(n + 1, tail) * factor
+
+
+def negative_binomial_limits(
+    total: Float64Array, shape: Float64Array, confidence: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return limits of the mean; the distribution's tails are incomplete beta functions."""
+    tail = (1 - confidence) / 2
+    chance = stats.beta.isf(tail, shape, np.maximum(total, 1e-9))
+    low = np.where(total > 0, shape * (1 - chance) / chance, 0.0)
+    chance = stats.beta.ppf(tail, shape, total + 1)
+    with np.errstate(divide="ignore"):
+        return low, shape * (1 - chance) / chance
 
 
 def share_limits(
@@ -55,3 +94,10 @@ def total_limits(
     else:
         half = float(stats.norm.isf((1 - confidence) / 2)) / float(np.sqrt(total))
     return max(0.0, 1 - half), 1 + half
+
+
+def closed_shares(shares: Sequence[float] | Float64Array, digits: int) -> list[float]:
+    """Return shares that are rounded and sum to 1: the largest takes what rounding left over."""
+    closed = np.round(np.asarray(shares), digits)
+    closed[np.argmax(closed)] += 1 - closed.sum()
+    return [round(float(share), digits) for share in closed]

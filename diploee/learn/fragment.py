@@ -1,14 +1,17 @@
-"""A learned stream as a piece of a scenario, or as the whole: its places, its pool, its text."""
+"""A learned stream as a piece of a scenario, or as the whole: its pool, its YAML, its files."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import yaml
 
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of
@@ -16,8 +19,11 @@ from diploee.files import Writing, check_file, writing
 from diploee.importers import JOB_LOG_FORMATS, TRACE_FORMATS
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import servegen
+from diploee.learn.weeks import WeekFit
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.tables import Float64Array
 from diploee.textio.text import first_block
+from diploee.units import HOURS_PER_DAY
 
 Named = Callable[[str], str]
 """Returns how errors call an argument: `str` in Python, as an option on the command line."""
@@ -25,6 +31,9 @@ Named = Callable[[str], str]
 FitCommand = Literal["fit", "fit-requests"]
 
 _KINDS: dict[FitCommand, str] = {"fit": "job log", "fit-requests": "request trace"}
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WIDTH = 100
 
 
 def check_places(
@@ -167,3 +176,67 @@ def _recognised(formats: Formats[Any], path: Path) -> str | None:
     except LogFormatError:
         return None
     return None if known is None else str(known.name)
+
+
+def comments(texts: Iterable[str]) -> list[str]:
+    """Return statements as lines of comments."""
+    wrapper = textwrap.TextWrapper(WIDTH, initial_indent="# ", subsequent_indent="#   ")
+    return [line for text in texts for line in wrapper.wrap(text)]
+
+
+def limited(
+    key: str, level: str, value: float, low: float, high: float, digits: int, of_limits: int
+) -> str:
+    """Return a key of a stream with the limits of its value in a comment."""
+    limits = f"{number(low, of_limits)} to {number(high, of_limits)}"
+    return f"    {key}: {number(value, digits)}  # {level} {limits}"
+
+
+def calendar_lines(
+    week_weight: Float64Array, month_weight: Float64Array | None, weeks: WeekFit | None = None
+) -> list[str]:
+    """Return a stream's ``calendar`` as lines of YAML, one row of numbers for half a day."""
+
+    def numbers(weights: Float64Array) -> str:
+        return ", ".join(number(weight, 5) for weight in weights)
+
+    def halves(day: Float64Array) -> list[str]:
+        return [f"  {numbers(half)}," for half in day.reshape(2, -1)]
+
+    days, rows = week_weight.reshape(len(WEEKDAYS), HOURS_PER_DAY), []
+    if np.ptp(week_weight) > 0:
+        of_hour, of_day = days.mean(axis=0), days.mean(axis=1)
+        if np.allclose(days, np.outer(of_day, of_hour), rtol=1e-9, atol=1e-12):
+            rows += ["hour_of_day: [", *halves(of_hour), "]"]
+            if not np.allclose(of_day, 1):
+                rows.append(f"day_of_week: [{numbers(of_day)}]  # Monday first")
+        else:
+            named = zip(WEEKDAYS, days, strict=True)
+            of_days = [line for name, day in named for line in (f"  # {name}", *halves(day))]
+            rows += ["hour_of_week: [", *of_days, "]"]
+    if month_weight is not None:
+        rows.append(f"month: [{numbers(month_weight)}]")
+    if weeks is not None and weeks.is_told:
+        rows.append(f"week_to_week: {flow(weeks.entry)}")
+    return ["    calendar:", *(f"      {row}" for row in rows)] if rows else []
+
+
+def word(text: str) -> str:
+    """Return a text as YAML, quoted where it could be read as something else."""
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and yaml.safe_load(text) == text
+    return text if plain else json.dumps(text)
+
+
+def number(value: float, digits: int) -> str:
+    """Return a number as YAML 1.1 reads it: no exponent without a point and a sign."""
+    text = np.format_float_positional(value, digits, unique=False, fractional=False, trim="-")
+    return text if np.isfinite(value) else "infinity"
+
+
+def flow(value: Any) -> str:
+    """Return plain data as YAML on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(k)}: {flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return value if isinstance(value, str) else number(float(value), 12)

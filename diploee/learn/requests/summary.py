@@ -1,22 +1,27 @@
-"""A fitted request trace as YAML: the entry of `request_streams` that brings requests like it."""
+"""A fitted request trace as an entry of `request_streams`, in words, and as data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import yaml
 
 from diploee.errors import one_line
-from diploee.learn.requests.fit import RequestFit
+from diploee.learn.fragment import WEEKDAYS
+from diploee.learn.limits import closed_shares
+from diploee.learn.requests.fit import RequestFit, ServiceFit
 from diploee.learn.requests.fluctuation import FluctuationFit
-from diploee.learn.requests.services import ServiceFit
 from diploee.learn.week_shape import in_words
+from diploee.loads.services.request_trace import RequestTrace
+from diploee.plain_data import plain
 from diploee.tables import Float64Array
-from diploee.units import HOURS_PER_DAY, MS_PER_DAY
+from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 
-DEFAULT_SERVICE: Mapping[str, Any] = {
+DEFAULT_SERVICE = {
     "latency_cap": {"metric": "mean_e2e", "limit_s": 10},
     "power_curve": "llama3_70b_conversation_power",
     "latency_curve": "llama3_70b_conversation_latency",
@@ -27,20 +32,20 @@ _DECIMALS = 4
 _FAR = 2.0
 
 
-def request_stream(
-    fit: RequestFit, *, pool: str, service_keys: Mapping[str, Any] = DEFAULT_SERVICE
-) -> dict[str, Any]:
+def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
     """Return an entry of `request_streams` as plain data."""
     stream: dict[str, Any] = {"pool": pool, "request_rate_rps": float(f"{fit.week_rate_rps:.6g}")}
     if fit.fluctuation is not None and (spec := _fluctuation(fit.fluctuation)):
         stream["fluctuation"] = spec
+    found = [service.share for service in fit.services]
+    shares = closed_shares(found, 6) if len(found) > 1 else [1]
     stream["services"] = {
         service.name: {
             "probability": probability,
             **({"output_tokens": service.output_length} if service.output_length else {}),
-            **service_keys,
+            **DEFAULT_SERVICE,
         }
-        for service, probability in zip(fit.services, _probabilities(fit.services), strict=True)
+        for service, probability in zip(fit.services, shares, strict=True)
     }
     calendar: dict[str, Any] = {}
     if fit.detail in ("hour_of_week", "day_and_hour"):
@@ -71,16 +76,16 @@ def _fluctuation(fit: FluctuationFit) -> dict[str, float]:
 
 
 def request_stream_yaml(
-    fit: RequestFit,
-    *,
-    name: str = "requests",
-    pool: str = "serving",
-    service_keys: Mapping[str, Any] = DEFAULT_SERVICE,
+    fit: RequestFit, *said: str, name: str = "requests", pool: str = "serving"
 ) -> str:
-    """Return the YAML of a `request_streams` group with one entry, commented."""
-    entry = {"request_streams": {name: request_stream(fit, pool=pool, service_keys=service_keys)}}
+    """Return the YAML of a `request_streams` group with one entry, commented.
+
+    `said` are comments behind the first one, which gives the origin.
+    """
+    entry = {"request_streams": {name: request_stream(fit, pool=pool)}}
     text = yaml.dump(entry, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-    return "".join(f"# {line}\n" for line in fit_remarks(fit)) + text
+    origin, *rest = fit_remarks(fit)
+    return "".join(f"# {line}\n" for line in (origin, *said, *rest)) + text
 
 
 def fit_remarks(fit: RequestFit) -> list[str]:
@@ -152,13 +157,88 @@ def _length_remarks(service: ServiceFit) -> list[str]:
     return found
 
 
-def _probabilities(services: tuple[ServiceFit, ...]) -> list[float]:
-    """Return shares of requests that are rounded and sum to 1: the largest takes the rest."""
-    shares = [round(service.share, 6) for service in services]
-    largest = shares.index(max(shares))
-    others = sum(share for i, share in enumerate(shares) if i != largest)
-    shares[largest] = round(1 - others, 6)
-    return shares
+def local_time(trace: RequestTrace, zero_hour_of_week: float | None) -> str:
+    """Return what the hours of the weights are, in a sentence."""
+    if not trace.is_relative:
+        if trace.zone.name:
+            return f"Hours are local time of {trace.zone.name}."
+        return f"Hours are local time, {trace.zone} the whole year."
+    hour = _hour_name(zero_hour_of_week or 0.0)
+    if zero_hour_of_week is not None:
+        return f"The trace has no dates; its origin was given as {hour} local time."
+    return (
+        f"ASSUMPTION: the trace has no dates, its origin is {hour} local time; see "
+        "--zero-hour-of-week."
+    )
+
+
+def fit_lines(fit: RequestFit, trace: RequestTrace) -> list[str]:
+    """Return what the fragment's comments leave out, a statement a line."""
+    peak = f"{fit.peak_ms / MS_PER_H:.2f} h after the origin"
+    if not trace.is_relative:
+        local_s = int(trace.zone.local_ms(np.array([fit.peak_ms]))[0]) // MS_PER_S
+        peak = f"at {datetime.fromtimestamp(local_s, UTC):%Y-%m-%d %H:%M}"
+    lines = [f"Mean rate of a whole week {fit.week_rate_rps:.4g}/s; peak {peak}."]
+    if fit.detail != "uniform":
+        extremes = (("lowest", fit.week_weight.argmin()), ("highest", fit.week_weight.argmax()))
+        has_days = fit.detail in ("hour_of_week", "day_and_hour")
+        weights = (
+            f"{name} {fit.week_weight[hour]:.3g} ({fit.week_low[hour]:.3g} to "
+            f"{fit.week_high[hour]:.3g}) at {_hour_name(float(hour), with_day=has_days)}"
+            for name, hour in extremes
+        )
+        lines.append(f"Weights: {', '.join(weights)}.")
+    hourly = fit.hourly_dispersion
+    if isfinite(hourly.high):
+        limits = f"{hourly.low:.3g} to {hourly.high:.3g}"
+        lines.append(f"Variance over mean of hours: {hourly.index:.3g} ({limits}; 1 if Poisson).")
+    if fit.fluctuation is not None and not fit.fluctuation.relative_std.value:
+        high = fit.fluctuation.relative_std.high
+        lines.append(f"Fluctuation of minutes: none, relative std at most {high:.3g}.")
+    shares = ", ".join(f"{service.name} {service.share:.2%}" for service in fit.services)
+    return [*lines, f"Shares of the services: {shares}."]
+
+
+def fit_as_dict(
+    fit: RequestFit, trace: RequestTrace, zero_hour_of_week: float, confidence: float
+) -> dict[str, Any]:
+    """Return all numbers of a fit as plain data for JSON; what is not known is None."""
+    data = asdict(fit)
+    week = {key: data.pop(f"week_{key}") for key in ("weight", "low", "high", "hours")}
+    month = {key: data.pop(f"month_{key}") for key in ("weight", "low", "high")}
+    del data["weeks"]
+    counts = trace.counts
+    told: dict[str, Any] = plain(
+        {
+            **data,
+            "confidence": confidence,
+            "is_relative": trace.is_relative,
+            "utc_offset_min": trace.zone.offset_min(trace.origin_ms),
+            "time_zone": trace.zone.name,
+            "zero_hour_of_week": zero_hour_of_week,
+            "hour_of_week": {
+                "detail": data.pop("detail"),
+                "deviance": data.pop("deviance"),
+                **week,
+            },
+            "month": None if fit.month_weight is None else month,
+            "week_to_week": fit.weeks and fit.weeks.as_dict(),
+            "rows": {
+                "read": counts.n_rows,
+                "kept": counts.n_kept,
+                "dropped": dict(counts.dropped),
+                "repaired": dict(counts.repaired),
+                "noted": dict(counts.noted),
+            },
+        }
+    )
+    return told
+
+
+def _hour_name(hour_of_week: float, *, with_day: bool = True) -> str:
+    day, hour = divmod(hour_of_week, 24)
+    name = f"{int(hour):02}:{int(hour % 1 * 60):02}"
+    return f"{WEEKDAYS[int(day)]} {name}" if with_day else name
 
 
 def _rounded(weights: Float64Array) -> list[float]:
