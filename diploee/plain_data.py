@@ -298,7 +298,7 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
 
 
-class MissingKeyError(InputError, KeyError):
+class _MissingKeyError(InputError, KeyError):
     """A group of a file lacks a key that is read."""
 
 
@@ -310,7 +310,7 @@ class Group(dict[str, Any]):
         self._where, self._remedy = where, remedy
 
     def __missing__(self, key: str) -> NoReturn:
-        raise MissingKeyError(f"{self._where}{key}: this key is missing; {self._remedy}")
+        raise _MissingKeyError(f"{self._where}{key}: this key is missing; {self._remedy}")
 
     def __or__(self, other: Any) -> Any:
         return Group({**self, **other}, self._where, self._remedy)
@@ -357,7 +357,7 @@ def parse_json(
         data = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_refuse if finite else None
         )
-        check_values(data, finite)
+        _check_values(data, finite)
     except UnicodeDecodeError as problem:
         raise error(f"{where}: is not UTF-8 text (byte {problem.start})") from problem
     except json.JSONDecodeError as problem:
@@ -401,7 +401,7 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def check_values(data: Any, finite: bool) -> None:
+def _check_values(data: Any, finite: bool) -> None:
     """Raise `ValueError` for text and numbers that nothing after here can hold."""
     level = [data]
     for _ in range(MAX_DEPTH):

@@ -283,7 +283,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Checked:
+class _Checked:
     """Result of a check.
 
     `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
@@ -303,7 +303,7 @@ def check(
     *,
     engine: Engine = "simpy",
     jobs_file: bool = True,
-) -> Checked:
+) -> _Checked:
     """Read and check all that a run of a scenario needs, without simulating."""
     inputs = load_inputs(scenario, library)
     scenario = settle(scenario, inputs)
@@ -325,4 +325,4 @@ def check(
         expected_mb(*files),
     )
     overfull = overfull_pools(scenario.facility, scenario.clock, streams)
-    return Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))
+    return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))

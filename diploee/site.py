@@ -89,7 +89,7 @@ def rated_at_meter_w(
     """
     facility = scenario.facility
     clock = whole_year(facility.zone)
-    stages = stages_of(scenario, clock, weather_year, further)
+    stages = _stages_of(scenario, clock, weather_year, further)
     kept = Stages([stage for stage in stages if not _is_out(stage)])
     out = (column.name for stage in stages if _is_out(stage) for column in stage.columns)
     hours = np.ones(clock.n_intervals)
@@ -130,7 +130,7 @@ def rated_w(
         return 0.0
 
 
-def stages_of(
+def _stages_of(
     scenario: Scenario, clock: RunClock, weather: Weather | None, further: Sequence[Stage]
 ) -> Stages:
     """Return the stages of a scenario over a span of time, and further ones behind them."""
@@ -231,7 +231,7 @@ def open_stages(
     """
     facility = scenario.facility
     check_order([*facility.stages, *further])
-    stages = stages_of(scenario, scenario.clock, weather, further)
+    stages = _stages_of(scenario, scenario.clock, weather, further)
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     if scenario.replica_streams:
         services = (*services, *annex("replica_columns_of")(scenario.replica_streams))
@@ -284,7 +284,7 @@ def flexible_controller(
     if scenario.facility.has_ac_power or scenario.facility.stages or further:
         stages, _ = open_stages(scenario, further, inputs.weather)
         has_sources = any(c.role == "source" for stage in stages for c in stage.columns)
-        overhead = meter_power(scenario, stages)
+        overhead = _meter_power(scenario, stages)
     return FairCaps(
         flexibility.events_in(scenario.clock),
         signals.get("cap"),
@@ -295,7 +295,7 @@ def flexible_controller(
     )
 
 
-def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], tuple[float, float]]:
+def _meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], tuple[float, float]]:
     """Return what the meter shows at a time [ms] for a power of all devices, and sources give [W].
 
     ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at their start

@@ -27,7 +27,7 @@ profiles_app.add_typer(import_app, name="import")
 
 
 @profiles_app.command("check")
-def check_command(
+def _check_command(
     libraries: Annotated[
         list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
     ],
@@ -155,7 +155,7 @@ def _value(value: float, pattern: str) -> str:
 
 
 @profiles_app.command("list")
-def list_profiles(profiles: Profiles = None) -> None:
+def _list_profiles(profiles: Profiles = None) -> None:
     """List the profiles of a library."""
     from diploee.cli.display import show_table
     from diploee.profiles import ProfileLibrary
@@ -178,7 +178,7 @@ def list_profiles(profiles: Profiles = None) -> None:
 
 
 @profiles_app.command("show")
-def show_profile(
+def _show_profile(
     profile_id: Annotated[str, typer.Argument(help="Id of the profile, as 'list' shows it.")],
     out: Annotated[
         Path | None, place_option("PNG file to draw; <profile id>.png by default.")

@@ -46,7 +46,7 @@ OPTIONS = {
 
 @import_app.command("wattameter")
 @options(**OPTIONS)
-def import_wattameter_command(
+def _import_wattameter_command(
     files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
     new: WattAMeterOptions,
     out: ToLibrary,
@@ -62,7 +62,7 @@ def import_wattameter_command(
 
 @import_app.command("plain")
 @options(**OPTIONS)
-def import_plain_command(
+def _import_plain_command(
     file: Annotated[Path, typer.Argument(help="CSV or Parquet file of time and power.")],
     new: PlainOptions,
     out: ToLibrary,
@@ -81,7 +81,7 @@ def import_plain_command(
 
 @import_app.command("nvidia-smi")
 @options(**OPTIONS)
-def import_nvidia_smi_command(
+def _import_nvidia_smi_command(
     files: Annotated[
         list[Path], typer.Argument(help="CSV logs of one job, one per machine, or their folder.")
     ],
@@ -100,7 +100,7 @@ def import_nvidia_smi_command(
 
 @import_app.command("mlperf-power")
 @options(**OPTIONS)
-def import_mlperf_power_command(
+def _import_mlperf_power_command(
     folder: Annotated[Path, typer.Argument(help="Folder of MLPerf results, or above several.")],
     new: MLPerfOptions,
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
@@ -117,7 +117,7 @@ def import_mlperf_power_command(
 
 @import_app.command("nlr-genai")
 @options()
-def import_nlr_genai_command(
+def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
     origin: Annotated[

@@ -28,7 +28,7 @@ scenarios_app = App()
 
 
 @scenarios_app.command("list")
-def list_scenarios(as_json: Json = False) -> None:
+def _list_scenarios(as_json: Json = False) -> None:
     """List what ships: scenarios, sweeps over them, and presets of limits."""
     from diploee.cli.display import show_table
     from diploee.top_level import scenarios
@@ -42,13 +42,13 @@ def list_scenarios(as_json: Json = False) -> None:
 
 
 @scenarios_app.command("show")
-def show_scenario(name: Name) -> None:
+def _show_scenario(name: Name) -> None:
     """Print a shipped file, with the source of every number in its comments."""
     typer.echo(_found(name).read_text("utf-8"), nl=False)
 
 
 @scenarios_app.command("copy")
-def copy_scenario(
+def _copy_scenario(
     name: Name,
     out: Annotated[Path | None, place_option("The copy; NAME.yaml by default.")] = None,
     force: Force = False,

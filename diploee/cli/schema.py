@@ -121,7 +121,7 @@ Most figures were seen in secondary sources: {check}.
 """
 
 
-def limits_reference(command: str) -> str:
+def _limits_reference(command: str) -> str:
     """Return the page on limits: verdicts, the presets with their figures, every key of a file."""
     keys = markdown_reference(Limits, "Keys", command).partition("\n## Limits\n")[2]
     presets = [line for name in shipped_limits() for line in _preset(name, load_limits(name))]
@@ -151,7 +151,7 @@ _COLUMN_KINDS = {"mean": "mean over the interval", "instant": "at its start"}
 _COLUMN_PER = {"facility": "facility", "pool": "facility, pool", "service": "service"}
 
 
-def outputs_reference(command: str) -> str:
+def _outputs_reference(command: str) -> str:
     """Return every column of a run's series and every metric as Markdown."""
     kinds: dict[Columns, list[str]] = {}
     for name, spec in STAGES.by_name.items():
@@ -220,8 +220,8 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str
 
 
 _PAGES: dict[str, Callable[[str], str]] = {
-    "outputs": outputs_reference,
-    "limits": limits_reference,
+    "outputs": _outputs_reference,
+    "limits": _limits_reference,
     "commands": commands_reference,
 }
 """Pages in Markdown by their option."""

@@ -115,7 +115,7 @@ class Picture:
 def _save(chart: Chart, path: Path | io.BytesIO, kind: Kind) -> None:
     metadata: Any = {"Date": None} if kind == "svg" else None
     with _matplotlib():
-        draw_chart(chart).savefig(path, format=kind, dpi=DPI, metadata=metadata)
+        _draw_chart(chart).savefig(path, format=kind, dpi=DPI, metadata=metadata)
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _matplotlib() -> Iterator[None]:
         yield
 
 
-def draw_chart(chart: Chart) -> Any:
+def _draw_chart(chart: Chart) -> Any:
     """Return a chart as a matplotlib figure."""
     from matplotlib.figure import Figure
 

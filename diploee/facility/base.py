@@ -255,7 +255,7 @@ class Stages:
                     f"state, found {one_line(shown(found))}"
                 )
             added = checked_columns(
-                found[0], stage.columns, len(block), stage_error(stage), (POWER, REACTIVE)
+                found[0], stage.columns, len(block), _stage_error(stage), (POWER, REACTIVE)
             )
             _check_balance(stage, added, block)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
@@ -293,11 +293,11 @@ def check_order(stages: Sequence[object]) -> None:
 
 def _check_shape(stage: Stage) -> None:
     """Refuse a stage that does not declare its columns and its boundary as expected."""
-    check_declared_columns(getattr(stage, "columns", None), stage_error(stage))
+    check_declared_columns(getattr(stage, "columns", None), _stage_error(stage))
     boundary = getattr(stage, "boundary", 0)
     if not isinstance(boundary, str | None):
         found = one_line(shown(boundary)) if hasattr(stage, "boundary") else "no such attribute"
-        raise stage_error(stage)(f": boundary must be text or None, found {found}")
+        raise _stage_error(stage)(f": boundary must be text or None, found {found}")
 
 
 def check_declared_columns(columns: object, error: Refusal) -> None:
@@ -353,7 +353,7 @@ Refusal = Callable[[str], InputError]
 """Makes an error of what is wrong with a stage or load, which it names."""
 
 
-def stage_error(stage: Stage) -> Refusal:
+def _stage_error(stage: Stage) -> Refusal:
     """Return what makes an error that names a stage."""
     return lambda text: StageError(f"stage {type(stage).__name__}{text}")
 
@@ -373,7 +373,7 @@ def naming(of: object, doing: str, error: Refusal) -> Iterator[None]:
 def called(stage: Stage, method: str, *arguments: Any, of: Meter | None = None) -> Any:
     """Call a stage, or its meter; an error of one from outside names it."""
     whose = "" if of is None else "its meter's "
-    with naming(stage, f"{whose}{method}", stage_error(stage)):
+    with naming(stage, f"{whose}{method}", _stage_error(stage)):
         return getattr(stage if of is None else of, method)(*arguments)
 
 

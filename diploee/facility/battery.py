@@ -134,7 +134,7 @@ def _hold(
 
 
 @dataclass(frozen=True)
-class CycleCount:
+class _CycleCount:
     """Rainflow cycles of a state of charge, half-cycles as halves (ASTM E1049-85, 5.4.4)."""
 
     # Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last
@@ -163,12 +163,12 @@ class ChargeCycles:
             self._depths += 2 * int(closed[0].sum())
             self._deepest = max(self._deepest, int(closed[0].max(initial=0)))
 
-    def count(self) -> CycleCount:
+    def count(self) -> _CycleCount:
         """Return the cycles so far."""
         halves = np.abs(np.diff(self._points.residue))
         classes = self._classes + _by_depth(halves)
         classes[-2] += classes[-1]
-        return CycleCount(
+        return _CycleCount(
             tuple((classes[1:-1] / 2).tolist()),
             max(self._deepest, int(halves.max(initial=0))) / _PARTS,
             (self._depths + int(halves.sum())) / 2 / _PARTS,
@@ -372,12 +372,12 @@ class BatterySpec(StageSpec):
         }
         return columns, held.state
 
-    def meter(self) -> BatteryMeter:
+    def meter(self) -> _BatteryMeter:
         """Return what measures it."""
-        return BatteryMeter(self)
+        return _BatteryMeter(self)
 
 
-class BatteryMeter(ColumnMeter):
+class _BatteryMeter(ColumnMeter):
     """Measures what a battery does over a run."""
 
     def __init__(self, spec: BatterySpec) -> None:

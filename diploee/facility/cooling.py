@@ -271,9 +271,9 @@ class Cooling:
             found[REACTIVE] = after_var
         return found, state
 
-    def meter(self) -> CoolingMeter:
+    def meter(self) -> _CoolingMeter:
         """Return the meter of its energy and hours."""
-        return CoolingMeter(self)
+        return _CoolingMeter(self)
 
     @cached_property
     def clamped(self) -> Hours:
@@ -291,7 +291,7 @@ class Cooling:
         return Hours.above(self._weather.time_ms, self.temperature_c, limit_c)
 
 
-class CoolingMeter(LoadMeter):
+class _CoolingMeter(LoadMeter):
     """Energy, load and hours of a cooling plant."""
 
     def __init__(self, cooling: Cooling) -> None:

@@ -28,7 +28,7 @@ LIMITS = {
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredPlant(Plant):
+class _MeasuredPlant(Plant):
     """A table of cooling power, linear between its points."""
 
     temperature: Temperature  # what the plant follows
@@ -37,7 +37,7 @@ class MeasuredPlant(Plant):
     power: Float64Array  # cooling power over that of all nodes at their ratings
 
     @classmethod
-    def of_points(cls, temperature: Temperature, points: Sequence[Point]) -> MeasuredPlant:
+    def of_points(cls, temperature: Temperature, points: Sequence[Point]) -> _MeasuredPlant:
         """Return the table of points of temperature, load and cooling power over IT power.
 
         Below the least and above the highest load power goes on straight, not below 0.
@@ -124,7 +124,7 @@ class CoolingTableSpec(CoolingSpec):
                         f"points: {name} of point {number + 1} must be {limit}, found {value:g}"
                     )
         if self.points is not None:
-            MeasuredPlant.of_points(self.temperature, self.points)
+            _MeasuredPlant.of_points(self.temperature, self.points)
         return self
 
     @property
@@ -142,6 +142,6 @@ class CoolingTableSpec(CoolingSpec):
         if self.path is not None:
             points = annex("read_cooling_points")(site.folder / self.path)
         try:
-            return MeasuredPlant.of_points(self.temperature, points or ())
+            return _MeasuredPlant.of_points(self.temperature, points or ())
         except ValueError as error:
             raise StageError(f"stage 'cooling_table': {self.path} {error}") from None

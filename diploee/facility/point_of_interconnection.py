@@ -73,14 +73,14 @@ class PointOfInterconnectionSpec(StageSpec):
         "Rules of a tariff that demand is billed by; none if absent."
     )
 
-    def open(self, site: Site) -> PointOfInterconnection:
+    def open(self, site: Site) -> _PointOfInterconnection:
         """Return the stage; it needs reactive power."""
         site.require_ac(self.kind)
-        return PointOfInterconnection(site.with_role("loss"))
+        return _PointOfInterconnection(site.with_role("loss"))
 
 
 @dataclass(frozen=True)
-class PointOfInterconnection:
+class _PointOfInterconnection:
     """The stage of the meter."""
 
     losses: tuple[str, ...]  # columns of the losses on the way to it

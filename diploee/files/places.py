@@ -78,7 +78,7 @@ class FolderKind:
             return f"exists and is not {self.name} ({lacks}); --force replaces such folders only"
         if not folder.is_dir():  # a file, a pipe, a device, or a link to one
             return f"is no folder, expected {self.name}"
-        others = entries_beyond(folder, self.entries(content))
+        others = _entries_beyond(folder, self.entries(content))
         if others:
             return f"holds {one_of(others)} besides {self.name}, which --force would remove"
         return None
@@ -95,7 +95,7 @@ def _object(path: Path) -> dict[str, Any]:
     return {}
 
 
-def entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
+def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
     """Return the relative names of what is in a folder beyond what the patterns name, sorted."""
     known = tuple(patterns)
     below = {pattern.rpartition("/")[0] for pattern in known}

@@ -328,7 +328,7 @@ def _undo(staging: Path) -> None:
 
 def _move_in(move: Move) -> None:
     if not os.path.lexists(move.place):
-        rename_to_free(move.staged, move.place)
+        _rename_to_free(move.staged, move.place)
     elif not exchange(move.staged, move.place):
         _set_aside(move)
         move.staged.rename(move.place)
@@ -376,7 +376,7 @@ def exchange(one: Path, other: Path) -> bool:
     return _rename(one, other, _EXCHANGE)
 
 
-def rename_to_free(path: Path, place: Path) -> None:
+def _rename_to_free(path: Path, place: Path) -> None:
     """Rename a file or folder to a place where nothing may stand."""
     if _rename(path, place, _NO_REPLACE):
         return

@@ -91,7 +91,7 @@ class Item:
         """The place with a name: that of ``.`` is its folder's; a link's folder, not the link."""
         if self.path.is_dir() and self.place.is_symlink():
             return self.place.resolve()
-        return named_place(self.place)
+        return _named_place(self.place)
 
 
 class Writing:
@@ -119,8 +119,8 @@ class Writing:
         check = partial(
             check_file, force=self._force, inputs=self._inputs, replaces=replaces, option=option
         )
-        check(place, clean=os.path.realpath(named_place(place).parent) not in self._stagings)
-        path = self._staging(named_place(place), option).path_for(named_place(place))
+        check(place, clean=os.path.realpath(_named_place(place).parent) not in self._stagings)
+        path = self._staging(_named_place(place), option).path_for(_named_place(place))
         if path not in (item.path for item in self._items):  # the last of several of a place wins
             self._items.append(Item(path, place, check, option=option))
         return path
@@ -134,7 +134,7 @@ class Writing:
             check_folder, force=self._force, kind=kind, inputs=self._inputs, option=option
         )
         check(place)
-        target = place.resolve() if place.is_symlink() else named_place(place)
+        target = place.resolve() if place.is_symlink() else _named_place(place)
         path = self._staging(target, option).path_for(target)
         path.mkdir()
         self._items.append(Item(path, place, check, option=option))
@@ -268,7 +268,7 @@ def whole_folder(
         yield new.folder(place, kind).path
 
 
-def named_place(place: Path) -> Path:
+def _named_place(place: Path) -> Path:
     """Return a path with a name to add to, which ``.`` and ``x/..`` lack."""
     return place if place.name not in ("", "..") else Path(os.path.abspath(place))  # noqa: PTH100
 

@@ -33,7 +33,7 @@ _LEAST = {"price": -1e9, "carbon": 0.0, "cap": 0.0}
 
 
 @dataclass(frozen=True)
-class SignalFormat:
+class _SignalFormat:
     """The columns of a format, as patterns of their names."""
 
     name: str  # its name
@@ -49,25 +49,25 @@ class SignalFormat:
 
 
 FORMATS = (
-    SignalFormat(
+    _SignalFormat(
         "electricity_maps",
         r"Datetime \(UTC\)",
         r"Carbon intensity gCO.eq/kWh \(direct\)",
         "Zone id",
         zone="UTC",
     ),
-    SignalFormat(
+    _SignalFormat(
         "caiso", "INTERVALSTARTTIME_GMT", "MW|VALUE|LMP_PRC", "NODE|NODE_ID", "LMP_TYPE", "LMP",
         zone="UTC",
     ),
-    SignalFormat(
+    _SignalFormat(
         "nyiso", "Time Stamp", r"LBMP \(\$/MWHr\)", "Name", zone="America/New_York",
         time_format="%m/%d/%Y %H:%M",
     ),
-    SignalFormat("gridstatus", "Interval Start", "LMP", "Location"),
+    _SignalFormat("gridstatus", "Interval Start", "LMP", "Location"),
 )  # fmt: skip
 """Formats that are recognised by their header; of alternatives the first that a file has."""
-ANY = SignalFormat("", f"({'|'.join(TIMES)}).*")
+ANY = _SignalFormat("", f"({'|'.join(TIMES)}).*")
 
 ENDING_STEP_MS = 5 * MS_PER_MIN
 """ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their begin [S]."""
@@ -118,7 +118,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     return Signal(times_ms, values[order], end_ms, span_ms(spec.known_ahead))
 
 
-def _format(sheet: Sheet, spec: SignalFile) -> SignalFormat:
+def _format(sheet: Sheet, spec: SignalFile) -> _SignalFormat:
     """Return the format of a file, `ANY` where it is none of them."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
@@ -132,7 +132,7 @@ def _find(sheet: Sheet, patterns: str) -> str:
     return next(found, "")
 
 
-def _rows(sheet: Sheet, form: SignalFormat, spec: SignalFile) -> ReadTable:
+def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
     """Return the columns ``time`` and ``value`` of the rows that are meant."""
     time = _find(sheet, form.time)
     if not time and form is ANY:
@@ -187,7 +187,7 @@ def _of_place(table: ReadTable, place: str | None) -> ReadTable:
     return table if place is None else table.take(names == place)
 
 
-def _utc_ms(table: ReadTable, form: SignalFormat, spec: SignalFile) -> Int64Array:
+def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Array:
     """Return the times of all rows [ms since 1970 in UTC]."""
     if form.time_format:
         first = str(table.columns["time"][0].as_py() or "")

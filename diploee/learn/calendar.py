@@ -202,7 +202,7 @@ def _fitted(
 
     test, shape = None, shape_of(np.zeros_like(slot))
     if has_months and are_tested:
-        test = months_differ(counts, shape.rate[slot] * exposure, hours.month, hours.hour)
+        test = _months_differ(counts, shape.rate[slot] * exposure, hours.month, hours.hour)
         has_months = test.differ
     if has_months:
         shape = shape_of(hours.month)
@@ -241,7 +241,7 @@ def well_seen_months(steps: Counts) -> BoolArray:
     return np.asarray(seen_ms >= ENOUGH_DAYS_OF_MONTH * MS_PER_DAY, dtype=bool)
 
 
-def months_differ(
+def _months_differ(
     counts: Float64Array, expected: Float64Array, month: Int64Array, hour: Int64Array
 ) -> MonthTest:
     """Compare months with the weeks within them, or with those of other years.

@@ -54,23 +54,23 @@ def plot_fit(
     fit: JobLogFit, folder: Path, force: bool = False, joins: Writing | None = None
 ) -> list[Path]:
     """Draw a fit as PNG files."""
-    charts = [job_week_chart(fit), scatter_chart(fit), node_count_chart(fit)]
+    charts = [_job_week_chart(fit), _scatter_chart(fit), _node_count_chart(fit)]
     if any(job_class.duration for job_class in fit.classes):
         charts.append(duration_chart(fit))
     return write_pictures({chart.id: chart for chart in charts}, folder, force=force, joins=joins)
 
 
-def job_week_chart(fit: JobLogFit) -> Chart:
+def _job_week_chart(fit: JobLogFit) -> Chart:
     """Return the weights of the week."""
     arrivals = fit.arrivals
-    panels = week_panels(
+    panels = _week_panels(
         arrivals.calendar.week_weight, arrivals.week_low, arrivals.week_high, fit.confidence
     )
     title = f"Submissions by hour of the week, {fit.n_jobs:,} jobs"
     return Chart("week", title, "", panels)
 
 
-def scatter_chart(fit: JobLogFit) -> Chart:
+def _scatter_chart(fit: JobLogFit) -> Chart:
     """Return variance against mean of the hourly counts by hour of the week, and all counts."""
     hours, calendar = fit.arrivals.hours, fit.arrivals.calendar
     slot = hours.hour_of_week
@@ -106,10 +106,10 @@ def scatter_chart(fit: JobLogFit) -> Chart:
     return Chart("scatter", "Scatter of the submissions", "", (of_laws, of_days))
 
 
-def node_count_chart(fit: JobLogFit) -> Chart:
+def _node_count_chart(fit: JobLogFit) -> Chart:
     """Return the shares of the node counts with their limits."""
     widths = fit.node_counts
-    name = f"log, {limits_name(fit.confidence)}"
+    name = f"log, {_limits_name(fit.confidence)}"
     shares = Line(
         widths.n_nodes, widths.share, name, _SEEN_COLOUR, markers_only=True,
         limits=(widths.low, widths.high),
@@ -169,15 +169,15 @@ def plot_requests(
 ) -> list[Path]:
     """Draw a fitted trace as PNG files."""
     steps = steps_of(trace, zero_hour_of_week)
-    charts = [request_week_chart(fit, confidence), rate_chart(trace, fit, steps)]
+    charts = [_request_week_chart(fit, confidence), rate_chart(trace, fit, steps)]
     if any(lengths.n_requests.any() for lengths in trace.input_tokens + trace.output_tokens):
         charts.append(token_chart(trace, fit))
     return write_pictures({chart.id: chart for chart in charts}, folder, force=force, joins=joins)
 
 
-def request_week_chart(fit: RequestFit, confidence: float) -> Chart:
+def _request_week_chart(fit: RequestFit, confidence: float) -> Chart:
     """Return the weights of the week as a heat map and with their limits, and those of months."""
-    panels = [*week_panels(fit.week_weight, fit.week_low, fit.week_high, confidence)]
+    panels = [*_week_panels(fit.week_weight, fit.week_low, fit.week_high, confidence)]
     if fit.month_weight is not None:
         panels.append(_months_panel(fit, confidence))
     title = f"{fit.n_requests:,.0f} requests, {IN_WORDS[fit.detail]}"
@@ -187,7 +187,7 @@ def request_week_chart(fit: RequestFit, confidence: float) -> Chart:
 def _months_panel(fit: RequestFit, confidence: float) -> Panel:
     assert fit.month_weight is not None
     assert fit.month_low is not None and fit.month_high is not None
-    name = f"Months, {limits_name(confidence)}"
+    name = f"Months, {_limits_name(confidence)}"
     weights = Line(
         np.array([f"{date(1, month, 1):%b}" for month in range(1, MONTHS_PER_YEAR + 1)]),
         np.where(np.isfinite(fit.month_low), fit.month_weight, np.nan), name, _SEEN_COLOUR,
@@ -263,7 +263,7 @@ def _length_lines(lengths: TokenLengths, name: str, main: str) -> tuple[Line, Li
     )
 
 
-def week_panels(
+def _week_panels(
     weight: Float64Array, low: Float64Array, high: Float64Array, confidence: float
 ) -> tuple[Panel, Panel]:
     """Return the weights of the week as a heat map, and as a course with their limits."""
@@ -275,7 +275,7 @@ def week_panels(
     edges = since_monday(np.arange(weight.size + 1) * MS_PER_H)
     course = (
         Band(
-            edges, closed(low), closed(high), limits_name(confidence), PALETTE[0], 0.25, steps=True
+            edges, closed(low), closed(high), _limits_name(confidence), PALETTE[0], 0.25, steps=True
         ),
         Line(edges, closed(weight), "weight", PALETTE[0], width=1.4, steps=True),
     )
@@ -288,6 +288,6 @@ def week_panels(
     )
 
 
-def limits_name(confidence: float) -> str:
+def _limits_name(confidence: float) -> str:
     """Return the name of confidence limits."""
     return f"{100 * confidence:g}% limits"

@@ -133,10 +133,10 @@ def _product(
     elif detail == "hour_of_day":
         summed = (0,)
     if detail == "hour_of_week":
-        factors = proportional_fit(total, seen)
+        factors = _proportional_fit(total, seen)
         rate, of_group = factors[0], factors[1]
     else:
-        factors = proportional_fit(
+        factors = _proportional_fit(
             *(x.reshape(of_days).sum(axis=summed, keepdims=True) for x in (total, seen))
         )
         of_group = factors[2]
@@ -173,7 +173,7 @@ def _fitted(
     return rate, of_group, n_parameters + round(float(weight.sum()))
 
 
-def proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Float64Array, ...]:
+def _proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Float64Array, ...]:
     """Return the factors of each axis whose products match the totals along it."""
     # Most likely for Poisson counts of mean (product of factors) * exposure: each factor is its
     # total over what the others give it, in turn (iterative proportional fitting, Deming and

@@ -101,7 +101,7 @@ def open_loads(
         with naming(open_load, "opening it", partial(_error, name)):
             load = open_load(scenario, inputs, library)
         if is_outside(load):
-            load = OutsideLoad(load, scenario, library, taken, blocks)
+            load = _OutsideLoad(load, scenario, library, taken, blocks)
             taken |= {column.name for column in load.columns}
         library = load.library
         yield load
@@ -111,7 +111,7 @@ def _error(name: str, text: str) -> WorkloadError:
     return WorkloadError(f"load {name}{text}")
 
 
-class OutsideLoad:
+class _OutsideLoad:
     """A load from outside: what it has and what it gives is checked, and errors name it."""
 
     def __init__(

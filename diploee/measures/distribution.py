@@ -260,7 +260,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Excess:
+class _Excess:
     """One unbroken stretch of values beyond the limit, its largest value and when that is first."""
 
     begin_ms: int
@@ -272,10 +272,10 @@ class Excess:
         """Return what orders events, the worst first."""
         return -self.worst, self.begin_ms
 
-    def joined(self, later: Excess) -> Excess:
+    def joined(self, later: _Excess) -> _Excess:
         """Return this event and the one that goes on where it ends as one."""
         worst = max((self, later), key=lambda event: (event.worst, -event.worst_ms))
-        return Excess(self.begin_ms, later.end_ms, worst.worst, worst.worst_ms)
+        return _Excess(self.begin_ms, later.end_ms, worst.worst, worst.worst_ms)
 
 
 class Exceedance:
@@ -288,8 +288,8 @@ class Exceedance:
         self.limit = limit
         self._beyond = limit + abs(limit) * ROUNDING
         self.stride_ms = stride_ms
-        self._open: Excess | None = None
-        self._worst: list[Excess] = []
+        self._open: _Excess | None = None
+        self._worst: list[_Excess] = []
         self._n_closed = 0
         self.n_values = 0
         self.n_beyond = 0
@@ -326,13 +326,13 @@ class Exceedance:
         if len(spans) > 1:
             self._go_on(self._event(values, edges_ms, spans[-1]))
 
-    def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> Excess:
+    def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> _Excess:
         begin, end = span
         worst = int(begin + np.argmax(values[begin:end]))
         begin_ms, end_ms, worst_ms = (int(edges_ms[k]) for k in (begin, end, worst))
-        return Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
+        return _Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
 
-    def _go_on(self, event: Excess | None) -> None:
+    def _go_on(self, event: _Excess | None) -> None:
         """Join an event to the open one where it adjoins; else close that and open this."""
         if self._open is not None:
             if event is not None and self._open.end_ms == event.begin_ms:
@@ -342,9 +342,9 @@ class Exceedance:
                 self._keep(self._open)
         self._open = event
 
-    def _keep(self, *events: Excess) -> None:
+    def _keep(self, *events: _Excess) -> None:
         """Keep closed events that are among the worst."""
-        self._worst = sorted([*self._worst, *events], key=Excess.rank)[:N_WORST]
+        self._worst = sorted([*self._worst, *events], key=_Excess.rank)[:N_WORST]
 
     @property
     def n_events(self) -> int:
@@ -356,7 +356,7 @@ class Exceedance:
         """Total time beyond the limit [ms]."""
         return self.n_beyond * self.stride_ms
 
-    def worst(self) -> list[Excess]:
+    def worst(self) -> list[_Excess]:
         """Return the worst events, the worst first."""
         opened = [] if self._open is None else [self._open]
-        return sorted([*self._worst, *opened], key=Excess.rank)[:N_WORST]
+        return sorted([*self._worst, *opened], key=_Excess.rank)[:N_WORST]

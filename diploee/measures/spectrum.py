@@ -173,7 +173,7 @@ _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
 _FIRST_BIN = 3  # below, detrending and the window shape the spectrum
 
 
-def welch_degrees_of_freedom(n_windows: int) -> float:
+def _welch_degrees_of_freedom(n_windows: int) -> float:
     """Return the degrees of freedom of the mean over Hann windows that overlap by half.
 
     ``36 m^2 / (19 m - 1)`` (Percival and Walden 1993, section 6.17).
@@ -205,7 +205,7 @@ def strongest_lines(
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, high_hz, side="right"))
     floor = scipy.ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
-    freedom = welch_degrees_of_freedom(n_windows)
+    freedom = _welch_degrees_of_freedom(n_windows)
     # A Welch estimate of noise is chi-square over its degrees of freedom; the floor is a median.
     # Bonferroni: each of the bins may alarm by its share of the probability.
     noise = scipy.stats.chi2.isf(FALSE_ALARM / psd.size, freedom) / scipy.stats.chi2.median(freedom)

@@ -51,17 +51,17 @@ def event_words(key: Key) -> str:
     block, length_s, way = key
     if block == "peak":
         return "peak"
-    length = span_words(length_s)
+    length = _span_words(length_s)
     if block == "ramps":
         return RAMP.format(way, length)
     if block == "rolling_range":
         return SWING.format(length)
     kind, _, length = way.partition("_")
-    of_length = f" over {span_words(float(length.removesuffix('s')))}" if length else ""
+    of_length = f" over {_span_words(float(length.removesuffix('s')))}" if length else ""
     return f"event window: {kind}{of_length}"
 
 
-def span_words(length_s: float) -> str:
+def _span_words(length_s: float) -> str:
     """Return a length such as ``1 min``."""
     for unit, unit_s in (("h", S_PER_H), ("min", S_PER_MIN)):
         if length_s >= unit_s and length_s % unit_s == 0:

@@ -103,7 +103,7 @@ def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> 
     return block
 
 
-def utilization_metrics(utilization: Distribution) -> dict[str, Any]:
+def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
     """Return the `utilization` block: node occupancy (Eq. 1), 0-1, over the interval means."""
     median, p90 = utilization.percentiles(50, 90)
     return {
@@ -133,7 +133,7 @@ class FacilityMetrics:
         """Return the `power` and `utilization` blocks."""
         return {
             "power": power_metrics(self.power_w, self._step_ms, self._rated_power_w),
-            "utilization": utilization_metrics(self.utilization),
+            "utilization": _utilization_metrics(self.utilization),
         }
 
 

@@ -100,7 +100,7 @@ FLEXIBILITY_METRICS = (
 )  # fmt: skip
 
 
-class EventMeter:
+class _EventMeter:
     """Measures one event on the blocks of a run, with price and carbon intensity if known."""
 
     def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
@@ -134,7 +134,7 @@ class EventMeter:
                 for at in zip(times_ms.tolist(), repeat(before_w), twin_w.tolist())
             ]
         )
-        found = against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w)
+        found = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w)
         found["before_mw"] = before_w / W_PER_MW
         found["target_mw"] = event.target.level_w(before_w) / W_PER_MW
         changed_j = (twin_w - power_w) * dt_ms / MS_PER_S
@@ -154,7 +154,7 @@ _COSTS = (
 )
 
 
-def against_twin(
+def _against_twin(
     event: Event,
     times_ms: Int64Array,
     dt_ms: int,
@@ -235,7 +235,7 @@ class FlexibilityMetrics:
         jobs: FlexibleJobs | None = None,
     ) -> None:
         self._clock, self._signals, self._jobs = clock, signals, jobs
-        self._meters = [EventMeter(event, clock.step_ms, signals) for event in events]
+        self._meters = [_EventMeter(event, clock.step_ms, signals) for event in events]
         self._hours = ClockSums(clock, MS_PER_H)
         self._energy_j = 0.0
         self._costs = {key: 0.0 for key, signal, _ in _COSTS if signal in signals}

@@ -41,7 +41,7 @@ def ac_profile_w(
 
 
 @dataclass(frozen=True, eq=False)
-class AcProfile(DerivedProfile):
+class _AcProfile(DerivedProfile):
     """A profile as a kind of node draws it at its AC input."""
 
     node: NodeType  # the nodes that it runs on
@@ -102,7 +102,7 @@ def with_ac_profiles(
                 name = facility.pools[pool].node_type
                 if name not in by_type:
                     by_type[name] = len(library) + len(added)
-                    added.append(AcProfile(base, facility.node_types[name]))
+                    added.append(_AcProfile(base, facility.node_types[name]))
                 ac_profile_id[pool_id, index] = by_type[name]
     nodes = tuple(facility.node_type_of(pool) for pool in pools)
     return library.extended(added), NodeAc(nodes, slots_of(facility), ac_profile_id, flat)

@@ -21,7 +21,7 @@ ABOVE_RATED = 1.2
 
 
 @dataclass(frozen=True)
-class FileCheck:
+class _FileCheck:
     """One file of a library."""
 
     path: Path  # the file
@@ -36,7 +36,7 @@ class FileCheck:
 class LibraryCheck:
     """All files of a library."""
 
-    files: tuple[FileCheck, ...]  # in the order of their paths
+    files: tuple[_FileCheck, ...]  # in the order of their paths
 
     @property
     def n_problems(self) -> int:
@@ -81,12 +81,12 @@ def check_library(
         except ProfileError as error:
             problems = [str(error).removeprefix(f"{path}: ")]
         if stored is None:
-            checks.append(FileCheck(path, "", "", 0, tuple(problems)))
+            checks.append(_FileCheck(path, "", "", 0, tuple(problems)))
             continue
         if (other := first.setdefault(stored.profile_id, path)) is not path:
             problems.append(f"its id '{stored.profile_id}' is that of {other}, too")
         head = stored.profile_id, stored.workload, stored.n_nodes
-        checks.append(FileCheck(path, *head, tuple(problems)))
+        checks.append(_FileCheck(path, *head, tuple(problems)))
     return LibraryCheck(tuple(checks))
 
 

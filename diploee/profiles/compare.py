@@ -44,7 +44,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class ClassFigures:
+class _ClassFigures:
     """A job class of a library."""
 
     n_profiles: int  # profiles of the class
@@ -60,8 +60,8 @@ class ClassDifference:
     workload: str  # kind of work
     n_nodes: int  # nodes of the job
     # The class in either library; None where it has none
-    first: ClassFigures | None
-    second: ClassFigures | None
+    first: _ClassFigures | None
+    second: _ClassFigures | None
 
     @property
     def boundaries_differ(self) -> bool:
@@ -87,7 +87,7 @@ def figures_of(profile: PowerProfile) -> Figures:
     )
 
 
-def class_figures(library: ProfileLibrary) -> dict[tuple[str, int], ClassFigures]:
+def _class_figures(library: ProfileLibrary) -> dict[tuple[str, int], _ClassFigures]:
     """Return the figures of each class of a library, by workload and nodes."""
     by_class: dict[tuple[str, int], list[Figures]] = {}
     boundaries: dict[tuple[str, int], set[str]] = {}
@@ -103,7 +103,7 @@ def class_figures(library: ProfileLibrary) -> dict[tuple[str, int], ClassFigures
 
 def compare(first: ProfileLibrary, second: ProfileLibrary) -> list[ClassDifference]:
     """Compare two libraries."""
-    one, other = class_figures(first), class_figures(second)
+    one, other = _class_figures(first), _class_figures(second)
     return [
         ClassDifference(*job_class, one.get(job_class), other.get(job_class))
         for job_class in sorted({*one, *other})
@@ -161,11 +161,11 @@ def _rms(power_w2: Float64Array) -> float:
     return float(np.sqrt(power_w2.sum()))
 
 
-def _mean(found: Iterable[Figures], boundaries: set[str]) -> ClassFigures:
+def _mean(found: Iterable[Figures], boundaries: set[str]) -> _ClassFigures:
     rows = np.array([list(vars(figures).values()) for figures in found])
     there = ~np.isnan(rows)
     n_there = there.sum(axis=0)
     sums = np.where(there, rows, 0.0).sum(axis=0)
     means = np.where(n_there > 0, sums / np.maximum(n_there, 1), np.nan)
     figures = Figures(*means.tolist())
-    return ClassFigures(len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries)))
+    return _ClassFigures(len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries)))

@@ -51,7 +51,7 @@ def phases(profile: PowerProfile) -> Phases:
 
 
 @dataclass(frozen=True, eq=False)
-class PlayedParts:
+class _PlayedParts:
     """Stretches of a profile that jobs play one after the other."""
 
     row: Int32Array  # the job of each stretch, in the order of the jobs
@@ -60,7 +60,7 @@ class PlayedParts:
     length_ms: Int64Array  # its length [ms], positive
 
 
-def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
+def played_parts(run_ms: Int64Array, of: Phases) -> _PlayedParts:
     """Return the stretches of one profile that fill run times [ms], all positive.
 
     A run time equal to the profile's own is one stretch: the profile as it is.
@@ -93,7 +93,7 @@ def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
     length_ms = np.full(row.size, loop_ms)
     for rows, values_ms in ((is_first, first_ms), (is_tail, tail), (is_part, part_ms)):
         length_ms[rows] = values_ms[row[rows]]
-    return PlayedParts(row.astype(np.int32), into_ms, offset_ms, length_ms)
+    return _PlayedParts(row.astype(np.int32), into_ms, offset_ms, length_ms)
 
 
 def played_mean_power_w(profile: PowerProfile, run_s: Float64Array) -> Float64Array:

@@ -22,7 +22,7 @@ _MONDAY_SHIFT_MS = 3 * MS_PER_DAY
 
 
 @dataclass(frozen=True)
-class Grid:
+class _Grid:
     """Means on a grid of days and times of day."""
 
     first_day: np.datetime64  # day of the first column
@@ -30,14 +30,14 @@ class Grid:
     means: npt.NDArray[np.float32]
 
 
-def day_grid(local_ms: Int64Array, values: Values, cell_ms: int) -> Grid:
+def day_grid(local_ms: Int64Array, values: Values, cell_ms: int) -> _Grid:
     """Return the means by day and time of day."""
     first_day = int(local_ms[0] // MS_PER_DAY)
     n_days = int(local_ms[-1] // MS_PER_DAY) - first_day + 1
     n_cells = -(-MS_PER_DAY // cell_ms)
     cell = (local_ms % MS_PER_DAY) // cell_ms * n_days + (local_ms // MS_PER_DAY - first_day)
     means = _group_means(cell, values, n_cells * n_days).astype(np.float32)
-    return Grid(np.datetime64(first_day, "D"), means.reshape(n_cells, n_days))
+    return _Grid(np.datetime64(first_day, "D"), means.reshape(n_cells, n_days))
 
 
 def percentiles_by_time(

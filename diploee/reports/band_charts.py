@@ -42,7 +42,7 @@ def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
             Panel(
                 x,
                 axis,
-                band_layers(drawn, "power_w", period_ms, unit.watts, unit.power),
+                _band_layers(drawn, "power_w", period_ms, unit.watts, unit.power),
                 f"{title}{', by pool' if drawn is parts else ''}",
             )
             for x, period_ms, title in periods
@@ -66,10 +66,10 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
 
     def panels(drawn: Sequence[RunData]) -> Iterator[Panel]:
         if weekly:
-            layers = band_layers(drawn, "utilization", MS_PER_WEEK, 0.01, "%")
+            layers = _band_layers(drawn, "utilization", MS_PER_WEEK, 0.01, "%")
             yield Panel(WEEK_AXIS, percent, layers, "By time of week")
         if first == last:
-            layers = band_layers(drawn, "utilization", MS_PER_DAY, 0.01, "%")
+            layers = _band_layers(drawn, "utilization", MS_PER_DAY, 0.01, "%")
             yield Panel(DAY_AXIS, percent, layers, "By time of day")
         else:
             axis = days_axis(first, last, 24)
@@ -85,7 +85,7 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
     )
 
 
-def band_layers(
+def _band_layers(
     runs: Sequence[RunData], field: str, period_ms: int, divisor: float, unit: str
 ) -> tuple[Band | Line, ...]:
     """Return median and bands of a field of each run, over a day or a week."""

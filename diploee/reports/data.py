@@ -144,7 +144,7 @@ def pool_columns(run: Run) -> dict[str, tuple[str, ...]]:
     pools = run.scenario.facility.pools
     if len(pools) < 2:
         return {}
-    column = pool_power(run)
+    column = _pool_power(run)
     found: dict[str, tuple[str, ...]] = {pool: (f"{column}.{pool}",) for pool in pools}
     if len(pools) > MOST_POOLS:
         largest = sorted(pools, key=run.scenario.facility.pool_rated_power_w, reverse=True)
@@ -154,7 +154,7 @@ def pool_columns(run: Run) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def pool_power(run: Run) -> str:
+def _pool_power(run: Run) -> str:
     """Return the column of power that each pool has."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
@@ -164,7 +164,7 @@ def boundary_of(runs: Sequence[RunData], by_pool: bool = False) -> str:
     """Return in short where the power of runs is taken, and that of their pools where drawn."""
     of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
     drawn = [run.run for run in runs if run.parts and by_pool]
-    pools = [short_boundary(run.boundary(pool_power(run))) for run in drawn]
+    pools = [short_boundary(run.boundary(_pool_power(run))) for run in drawn]
     of_pools = [f"of a pool: {text}" for text in dict.fromkeys(pools) if text not in of_runs]
     return "; ".join([*of_runs, *of_pools])
 

@@ -69,7 +69,7 @@ def write_datasheet(
             check_file(place, force, inputs=inputs, option=option)
             refuse_in_run(place, run.folder, option)
     sheet = data_sheet(run, limits, peaks)
-    page = sheet_page(sheet)
+    page = _sheet_page(sheet)
     with writing(force, inputs) as files:
         files.file(out, replaces=is_report).write_text(page, encoding="utf-8")
         if csv_file is not None:
@@ -79,7 +79,7 @@ def write_datasheet(
     return [Path(out), *(place for place in places.values() if place is not None)]
 
 
-def sheet_page(sheet: DataSheet) -> str:
+def _sheet_page(sheet: DataSheet) -> str:
     """Return the page as text."""
     return rendered("datasheet.html", "datasheet.css", sheet=sheet, is_number=_is_number)
 

@@ -61,7 +61,7 @@ def _coincidence_words(block: Entry) -> str:
 
 
 @dataclass(frozen=True)
-class DemandMonths:
+class _DemandMonths:
     """Mean and peak by calendar month [MW]; by demand its minutes, largest [MW] and load factors.
 
     None where a month has no value.
@@ -73,7 +73,7 @@ class DemandMonths:
     demands: list[tuple[int, list[float | None], list[float | None]]]
 
 
-def demand_months(view: GridView) -> DemandMonths | None:
+def demand_months(view: GridView) -> _DemandMonths | None:
     """Return the demand by month; None for a run within one month."""
     run, block = view.run, view.block
     if len(block["monthly_peaks"]) < 2:
@@ -89,7 +89,7 @@ def demand_months(view: GridView) -> DemandMonths | None:
         largest_mw = largest(demand["monthly"])
         factors = [m / most if most else None for m, most in zip(mean_mw, largest_mw, strict=True)]
         demands.append((demand["interval_min"], largest_mw, factors))
-    return DemandMonths(months, mean_mw, largest(block["monthly_peaks"]), demands)
+    return _DemandMonths(months, mean_mw, largest(block["monthly_peaks"]), demands)
 
 
 def months_table(view: GridView) -> PageTable | None:

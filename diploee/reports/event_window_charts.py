@@ -28,7 +28,7 @@ MAX_ROWS = 6_000
 
 
 @dataclass(frozen=True, eq=False)
-class EventWindowData:
+class _EventWindowData:
     """An event window, ready to draw."""
 
     name: str  # as in the metrics, such as ``rise_10s``
@@ -77,7 +77,7 @@ class EventWindowData:
         return float(part.mean()) if part.size else float("nan")
 
 
-def read_event_window(run: RunData, entry: Entry) -> EventWindowData:
+def read_event_window(run: RunData, entry: Entry) -> _EventWindowData:
     """Read an event window of a run."""
     series = run.run.series(entry["name"])
     at_ms = int(series.local_ms(np.array([_epoch_ms(entry["at"])]))[0])
@@ -87,7 +87,7 @@ def read_event_window(run: RunData, entry: Entry) -> EventWindowData:
     columns = [POWER, *(name for of_pool in pools.values() for name in of_pool)]
     block = series.read(columns, (first, min(first + MAX_ROWS, series.n_rows)))
     parts_w = parts_of(block.columns, pools)
-    return EventWindowData(
+    return _EventWindowData(
         str(entry["name"]),
         at_ms,
         entry["value_mw"] * W_PER_MW,
@@ -102,7 +102,9 @@ def _epoch_ms(time: str) -> int:
     return round(datetime.fromisoformat(time).timestamp() * MS_PER_S)
 
 
-def event_windows_chart(run: RunData, windows: Iterable[EventWindowData], unit: PowerUnit) -> Chart:
+def event_windows_chart(
+    run: RunData, windows: Iterable[_EventWindowData], unit: PowerUnit
+) -> Chart:
     """Return a panel for each window, and one of its pools where there are several."""
     drawn = list(windows)
     panels = [
@@ -143,7 +145,7 @@ def _bandwidth(run: RunData) -> str:
     )
 
 
-def _panel(window: EventWindowData, unit: PowerUnit) -> Panel:
+def _panel(window: _EventWindowData, unit: PowerUnit) -> Panel:
     power = Line(
         window.local_ms.astype("datetime64[ms]"), (window.power_w / unit.watts).astype(np.float32),
         "every 0.1 s", PALETTE[0], unit.power, 4, width=1.3, steps=True, legend=False,
@@ -157,12 +159,12 @@ def _panel(window: EventWindowData, unit: PowerUnit) -> Panel:
     )
 
 
-def _clock_axis(window: EventWindowData) -> Axis:
+def _clock_axis(window: _EventWindowData) -> Axis:
     begin_ms, end_ms = window.shown_ms
     return Axis("Time of day [h:min:s]", "clock", (_time(begin_ms), _time(end_ms)))
 
 
-def _pools_panel(window: EventWindowData, unit: PowerUnit) -> Panel:
+def _pools_panel(window: _EventWindowData, unit: PowerUnit) -> Panel:
     """Return the changes of the facility and its parts over what is shown at first."""
     rows, before = window.rows(window.shown_ms), window.rows(window.before_ms)
     first = np.arange(
@@ -185,7 +187,7 @@ def _pools_panel(window: EventWindowData, unit: PowerUnit) -> Panel:
     return Panel(_clock_axis(window), axis, tuple(lines), "The same by pool")
 
 
-def _found(window: EventWindowData, unit: PowerUnit) -> Line | Marks:
+def _found(window: _EventWindowData, unit: PowerUnit) -> Line | Marks:
     """Return the two means that were compared, or the highest second as a point."""
     at_ms, length_ms = window.at_ms, window.length_ms
     after = window.mean_w(at_ms, at_ms + length_ms) / unit.watts
@@ -200,12 +202,12 @@ def _found(window: EventWindowData, unit: PowerUnit) -> Line | Marks:
     return Line(times, means, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False)
 
 
-def _y_range(window: EventWindowData, unit: PowerUnit) -> tuple[float, float]:
+def _y_range(window: _EventWindowData, unit: PowerUnit) -> tuple[float, float]:
     power = window.power_w[window.rows(window.shown_ms)] / unit.watts
     return near_range(float(power.min()), float(power.max()))
 
 
-def _title(window: EventWindowData, unit: PowerUnit) -> str:
+def _title(window: _EventWindowData, unit: PowerUnit) -> str:
     when = _words(window.at_ms)
     size = window.value_w / unit.watts
     sign = "\N{MINUS SIGN}" if size < 0 else "+"

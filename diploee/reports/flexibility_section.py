@@ -66,12 +66,12 @@ def flexibility_section(run: RunData, unit: PowerUnit) -> Section | None:
     if not found:
         return None
     events: list[Entry] = found["events"]
-    charts = [event_chart(run, event, unit) for event in events[:MOST_EVENTS]]
-    tables = [events_table(events, unit)] if events else []
+    charts = [_event_chart(run, event, unit) for event in events[:MOST_EVENTS]]
+    tables = [_events_table(events, unit)] if events else []
     return Section(
         "flexibility",
         "Events and what they cost",
-        (*charts, *tables, costs_table(found["jobs"])),
+        (*charts, *tables, _costs_table(found["jobs"])),
         (
             "The same run without control is its twin: the same jobs, so that nothing is "
             "estimated. Jobs that are paused free their nodes, which draw idle power.",
@@ -79,7 +79,7 @@ def flexibility_section(run: RunData, unit: PowerUnit) -> Section | None:
     )
 
 
-def event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
+def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     """Return load, twin and target around an event, and what the widest jobs did.
 
     The target and the twin are of the facility: no pool has one to compare with.
@@ -164,7 +164,7 @@ def _local(run: RunData, ms: int) -> Any:
     return run.run.series().local_ms(np.array([ms])).astype("datetime64[ms]")[0]
 
 
-def events_table(events: list[Entry], unit: PowerUnit) -> PageTable:
+def _events_table(events: list[Entry], unit: PowerUnit) -> PageTable:
     """Return what each event did."""
     columns = []
     for key, name, of, factor, pattern in _COLUMNS:
@@ -198,7 +198,7 @@ def events_table(events: list[Entry], unit: PowerUnit) -> PageTable:
     return PageTable("Events", header, tuple(rows), note, n_texts=1)
 
 
-def costs_table(jobs: Entry) -> PageTable:
+def _costs_table(jobs: Entry) -> PageTable:
     """Return what control cost the jobs."""
     rows = tuple(
         (words, number(jobs.get(key), pattern)) for key, (words, pattern) in _COSTS.items()

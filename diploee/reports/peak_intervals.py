@@ -30,7 +30,7 @@ _EXPECTED = "a header of start and end, or of start and duration_min, and a row 
 
 
 @dataclass(frozen=True)
-class PeakInterval:
+class _PeakInterval:
     """An interval of a system's peak."""
 
     # When it begins and ends; local time of the facility where they have no zone
@@ -43,7 +43,7 @@ class PeakInterval:
 
 
 @dataclass(frozen=True)
-class CoincidentDemand:
+class _CoincidentDemand:
     """The demand of a run in one interval."""
 
     name: str  # name of the interval
@@ -62,7 +62,7 @@ class CoincidentDemand:
         return self.mw / self.own_peak_mw if self.own_peak_mw > 0 else 0.0
 
 
-def read_peak_intervals(path: Path | str) -> list[PeakInterval]:
+def read_peak_intervals(path: Path | str) -> list[_PeakInterval]:
     """Read the intervals of system peaks."""
     text = read_text(Path(path), _EXPECTED)
     layout = read_header(text, ",;\t")
@@ -103,7 +103,7 @@ def read_peak_intervals(path: Path | str) -> list[PeakInterval]:
             )
     zone = start.zone()
     return [
-        PeakInterval(
+        _PeakInterval(
             moment(int(begin), zone), moment(int(end), zone), title, table.where(row),
             None if "end" in names else timedelta(microseconds=int(end - begin)),
         )
@@ -117,7 +117,7 @@ def _stamps(table: ReadTable, key: str) -> Stamps:
     return found
 
 
-def coincident_demand(run: Run, intervals: Sequence[PeakInterval]) -> list[CoincidentDemand]:
+def coincident_demand(run: Run, intervals: Sequence[_PeakInterval]) -> list[_CoincidentDemand]:
     """Return the demand of a run in each interval."""
     series = run.series()
     names = {column.name for column in run.columns}
@@ -143,7 +143,7 @@ def coincident_demand(run: Run, intervals: Sequence[PeakInterval]) -> list[Coinc
         mean = {name: float(v.mean()) / W_PER_MW for name, v in block.columns.items()}
         own_mw = peaks_mw.get(length_ms, (grid.get("peak") or {}).get("max_mw"))
         found.append(
-            CoincidentDemand(
+            _CoincidentDemand(
                 interval.name,
                 series.at(rows[0]),
                 series.at(rows[1]),

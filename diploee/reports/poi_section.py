@@ -24,10 +24,10 @@ def poi_section(run: RunData, unit: PowerUnit) -> Section | None:
     if not poi or not billing:
         return None
     months: list[Entry] = billing["months"]
-    tables = [energy_table(poi, unit), months_table(months, unit)]
+    tables = [_energy_table(poi, unit), months_table(months, unit)]
     for minutes in dict.fromkeys(d["interval_min"] for m in months for d in m["demand"]):
         tables.append(demand_table(months, minutes, unit))
-    tables += [billed_table(months, unit)] if any("billed" in month for month in months) else []
+    tables += [_billed_table(months, unit)] if any("billed" in month for month in months) else []
     content: tuple[Chart | PageTable, ...] = (*poi_charts(run, unit), *tables)
     return Section("poi", "At the point of interconnection", content, _notes(run, months))
 
@@ -42,7 +42,7 @@ def _notes(run: RunData, months: Sequence[Entry]) -> tuple[str, ...]:
     )
 
 
-def energy_table(poi: Entry, unit: PowerUnit) -> PageTable:
+def _energy_table(poi: Entry, unit: PowerUnit) -> PageTable:
     """Return the energy by part and its ratios, by month and of the whole run."""
     rows = {**poi["monthly"], "Whole run": poi}
     parts = [key.removesuffix("_mwh") for key in poi["energy"]]
@@ -130,7 +130,7 @@ def demand_table(months: Sequence[Entry], minutes: int, unit: PowerUnit) -> Page
     return _table(f"Demand over {minutes} min", list(found), columns, note, len(times))
 
 
-def billed_table(months: Sequence[Entry], unit: PowerUnit) -> PageTable:
+def _billed_table(months: Sequence[Entry], unit: PowerUnit) -> PageTable:
     """Return what the rules make of each month's demand."""
     found = {month["month"]: month["billed"] for month in months if "billed" in month}
     billed = list(found.values())

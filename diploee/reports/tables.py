@@ -25,7 +25,7 @@ def key_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
     """
     values, unit = dict(flatten(run.metrics)), power_unit(run.max_w)
     means = f", {interval(run.resolution_ms)} means"
-    return asked_figures(run) + tuple(
+    return _asked_figures(run) + tuple(
         (m.show(values[m.key]), m.suffix, m.label + (means if m.of_means else ""))
         for m in (m.sized(unit) for m in table_metrics("main", own=run.run.stage_metrics))
         if values.get(m.key) is not None and m.key not in _ASKED
@@ -33,10 +33,10 @@ def key_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
 
 
 _ASKED = ("power.max_mw", "power.energy_mwh", "power.peak_to_average_ratio", "power.load_factor")
-"""Keys that `asked_figures` gives in its own words."""
+"""Keys that `_asked_figures` gives in its own words."""
 
 
-def asked_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
+def _asked_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
     """Return peak, demand, load factor, worst ramps, headroom and energy: number, unit, meaning."""
     grid, power = run.metrics.get("grid") or {}, run.metrics["power"]
     unit = power_unit(run.max_w)

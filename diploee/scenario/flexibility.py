@@ -41,7 +41,7 @@ def _off(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class Product:
+class _Product:
     """Defaults of what a demand-response product leaves open; None has to be given."""
 
     # Spans, where an event gives none
@@ -54,25 +54,25 @@ class Product:
     least_mw: float = 0.0  # smallest rated power of a load that it is for [MW]
 
 
-PRODUCTS: dict[str, Product] = {
+PRODUCTS: dict[str, _Product] = {
     # The demonstration in Phoenix: 25 % for three hours, ramps of 15 min [S2]; the notice is [J].
-    "emerald": Product("15 min", "15 min", fraction=0.75, hours=3),
+    "emerald": _Product("15 min", "15 min", fraction=0.75, hours=3),
     # 30 % less within 30 s of the call, for at most ten hours [S]; the way back is [J].
-    "london": Product("0 s", "30 s", fraction=0.70, most_hours=10),
+    "london": _Product("0 s", "30 s", fraction=0.70, most_hours=10),
     # Texas, Senate Bill 6: loads from 75 MW on [S], demand response bought with a day's notice
     # [S2]; the ramps are [J].
-    "sb6_firm": Product("24 h", "15 min", least_mw=75),
+    "sb6_firm": _Product("24 h", "15 min", least_mw=75),
     # A controllable load follows base points, one each 5 min [S]; that they are ramps is [J].
-    "ercot_clr": Product("5 min", "5 min", ramp_up="5 min"),
+    "ercot_clr": _Product("5 min", "5 min", ramp_up="5 min"),
     # Curtailment of some two hours an event [S]; notice and ramps are [J].
-    "duke": Product("24 h", "15 min", hours=2),
+    "duke": _Product("24 h", "15 min", hours=2),
 }
 """Demand-response products by name, with the marks of the sheet: [S] seen, [J] our choice."""
 
 
-def product_of(name: str | None) -> Product:
+def product_of(name: str | None) -> _Product:
     """Return the product of a name; without one nothing is filled in but ramps of 15 min."""
-    return Product("0 s", "15 min") if name is None else PRODUCTS[name]
+    return _Product("0 s", "15 min") if name is None else PRODUCTS[name]
 
 
 class EventTarget(Model):

@@ -79,7 +79,7 @@ def parse_resolution_ms(text: object) -> int:
     return int(span_ms)
 
 
-def parse_span_ms(text: object) -> int:
+def _parse_span_ms(text: object) -> int:
     """Return a span of fixed length such as ``"30 min"`` in milliseconds."""
     number, unit = _split(text, tuple(_FIXED_MS), "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
@@ -144,7 +144,7 @@ ResolutionMs = Annotated[
 ]
 SpanMs = Annotated[
     int,
-    BeforeValidator(parse_span_ms),
+    BeforeValidator(_parse_span_ms),
     PlainSerializer(_format_resolution, return_type=str),
     WithJsonSchema({"type": "string", "examples": ["30 min", "4 h"]}),
 ]
@@ -183,7 +183,7 @@ Moment = Annotated[LocalTime, AfterValidator(_check_moment)]
 """A local time in whole milliseconds."""
 
 
-def check_country(text: str) -> str:
+def _check_country(text: str) -> str:
     """Return a country such as ``US``, or one with its subdivision such as ``DE-BY``."""
     country, _, part = text.partition("-")
     known: dict[str, list[str]] = _package().list_supported_countries()
@@ -337,7 +337,7 @@ class Calendar(Model):
         default=None, description="12 weights, one per month; each multiplies every day of it."
     )
 
-    holidays: Annotated[str, AfterValidator(check_country)] | None = optional(
+    holidays: Annotated[str, AfterValidator(_check_country)] | None = optional(
         "Country such as US, or with a subdivision such as DE-BY, whose public holidays have the "
         "hours of holiday_as; needs the package holidays."
     )

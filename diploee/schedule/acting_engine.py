@@ -103,7 +103,7 @@ class ActingEngine(SimpyLoop):
         self._restarted_ms: list[int] = []
 
     def advance(self, jobs: JobTable, until_ms: int) -> ActedSchedule:
-        """Return what happened before a time; arguments and errors as in `PoolSchedule.advance`."""
+        """Return what happened before a time; arguments as in `_PoolSchedule.advance`."""
         estimate_ms = jobs.duration_ms.copy()
         for pool_id, pool in enumerate(self._by_id):
             rows = jobs.pool_id == pool_id

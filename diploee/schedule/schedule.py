@@ -111,7 +111,7 @@ class Schedule:
         return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms, ended_ms)
 
 
-class PoolSchedule:
+class _PoolSchedule:
     """The schedule of one pool as it comes about; nodes are counted in slots."""
 
     def __init__(
@@ -222,7 +222,7 @@ class Cluster:
             self._acting = ActingEngine(chosen, stand, context or Context(), begin_ms, horizon_ms)
             return
         self._pools = [
-            PoolSchedule(
+            _PoolSchedule(
                 _engine(name, stand[name], engine, chosen[name], begin_ms, slots[name]),
                 stand[name].most * slots[name],
                 horizon_ms,

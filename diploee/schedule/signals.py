@@ -55,13 +55,13 @@ class Signal:
         covered = (edges_ms[:-1] >= first_ms) & (edges_ms[1:] <= last_ms)
         return np.where(covered, means, np.nan)
 
-    def known_at(self, now: Callable[[], int]) -> KnownSignal:
+    def known_at(self, now: Callable[[], int]) -> _KnownSignal:
         """Return the signal as it is seen by who knows the time and no more."""
-        return KnownSignal(self, now)
+        return _KnownSignal(self, now)
 
 
 @dataclass(frozen=True)
-class KnownSignal:
+class _KnownSignal:
     """A signal up to what is known of it now, and not a step further."""
 
     signal: Signal  # the whole of it

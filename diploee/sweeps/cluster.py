@@ -72,13 +72,13 @@ def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
 def cluster_executor(address: str) -> Iterator[Executor]:
     """Give an executor whose workers are those of a Dask cluster."""
     with _connected(address) as client:
-        yield ClusterExecutor(client, address)
+        yield _ClusterExecutor(client, address)
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
     """Give a client of a scheduler that has workers; let go of it at the end."""
-    client = connect(address)
+    client = _connect(address)
     try:
         _wait_for_workers(client, address)
         yield client
@@ -87,7 +87,7 @@ def _connected(address: str) -> Iterator[Any]:
             client.close(timeout=5)  # releases the futures; Dask drops what has not begun
 
 
-class ClusterExecutor(Executor):
+class _ClusterExecutor(Executor):
     """Calls on the workers of a Dask cluster, as `concurrent.futures` has them.
 
     The client's own ``get_executor`` would not do: a future whose result is on its way when the
@@ -153,7 +153,7 @@ def _cluster_errors(address: str, on_worker: Any = None) -> Iterator[None]:
         ) from error
 
 
-def connect(address: str) -> Any:
+def _connect(address: str) -> Any:
     """Return a client of a scheduler, or raise `InputError`."""
     try:
         from distributed import Client

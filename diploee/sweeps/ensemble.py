@@ -47,7 +47,7 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class MetricSpread:
+class _MetricSpread:
     """A metric over the members of a point; half-widths are relative to the value's size."""
 
     n: int
@@ -70,7 +70,7 @@ class PointEnsemble:
 
     point: int
     settings: dict[str, Any]
-    metrics: dict[str, MetricSpread]
+    metrics: dict[str, _MetricSpread]
     shares: dict[str, SobolIndices]
 
 
@@ -102,7 +102,7 @@ def write_ensemble(
     return ensemble
 
 
-def spread(values: Float64Array, accuracy: float) -> MetricSpread:
+def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     """Return the statistics of a metric over the members of an ensemble."""
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
@@ -111,7 +111,7 @@ def spread(values: Float64Array, accuracy: float) -> MetricSpread:
     error_of_p95 = float(np.percentile(resampled, 95, axis=1).std(ddof=1))
     of_mean = _relative(Z_95 * std / np.sqrt(n), mean)
     of_p95 = _relative(Z_95 * error_of_p95, p95)
-    return MetricSpread(
+    return _MetricSpread(
         n,
         mean,
         std,
@@ -140,7 +140,7 @@ def _point(
     members: Sequence[PlannedRun], results: Mapping[str, Result], spec: SweepSpec
 ) -> PointEnsemble:
     inputs = _inputs(members, spec)
-    metrics: dict[str, MetricSpread] = {}
+    metrics: dict[str, _MetricSpread] = {}
     # Metrics that the same members have are resampled at once.
     alike: dict[bytes, dict[str, Float64Array]] = {}
     for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):

@@ -128,7 +128,7 @@ def _points(
     blocks = [
         list(_block_points(axis, number, label))
         for number, (axis, label) in enumerate(
-            zip(sweep.spec.axes, case_labels(sweep.spec.axes), strict=True)
+            zip(sweep.spec.axes, _case_labels(sweep.spec.axes), strict=True)
         )
     ]
     columns = axis_columns(sweep.spec.axes)
@@ -166,7 +166,7 @@ def _block_points(
         yield {}, {key: ((*key_path, axis.kind, key), value) for key, value in pairs}
 
 
-def case_labels(axes: Sequence[SweepAxis]) -> list[str]:
+def _case_labels(axes: Sequence[SweepAxis]) -> list[str]:
     """Return the column that names the cases of each block: ``case``, then ``case_2``, ..."""
     labels, n_before = [], 0
     for axis in axes:
@@ -179,7 +179,7 @@ def case_labels(axes: Sequence[SweepAxis]) -> list[str]:
 def axis_columns(axes: Sequence[SweepAxis]) -> list[str]:
     """Return the names of all axes in the order of the file."""
     columns: dict[str, None] = {}
-    for axis, label in zip(axes, case_labels(axes), strict=True):
+    for axis, label in zip(axes, _case_labels(axes), strict=True):
         if label:
             columns[label] = None
         columns.update(dict.fromkeys(axis.keys()))

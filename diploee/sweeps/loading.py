@@ -47,7 +47,7 @@ def shipped_sweeps() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def find_sweep(name_or_path: str | Path) -> Path:
+def _find_sweep(name_or_path: str | Path) -> Path:
     """Return the file of a sweep given by path or by shipped name.
 
     Raises
@@ -71,7 +71,7 @@ def load_sweep(name_or_path: str | Path) -> Sweep:
     ScenarioError
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
-    path = find_sweep(name_or_path)
+    path = _find_sweep(name_or_path)
     data, lines = load_yaml_with_lines(path, _SUCH_AS)
     return sweep_from_dict(data, path.stem, path.parent, str(path), lines)
 
@@ -133,7 +133,7 @@ def load_ensemble(
         If it is neither; one line for each problem.
     """
     if _is_sweep(name_or_path):
-        path = find_sweep(name_or_path)
+        path = _find_sweep(name_or_path)
         data, lines = load_yaml_with_lines(path, _SUCH_AS)
         name, folder, source = path.stem, path.parent, str(path)
         data.setdefault("seeds", DEFAULT_SEEDS)
@@ -169,16 +169,16 @@ def _base(base: str, folder: Path, where: str) -> Scenario:
 
 def _unknown_keys(spec: SweepSpec, base: Scenario) -> Iterator[tuple[KeyPath, str]]:
     for key in spec.set:
-        if problem := key_problem(base, key, may_add=True):
+        if problem := _key_problem(base, key, may_add=True):
             yield ("set", key), problem
     for key, key_path in spec.varied_keys():
         if any(group in spec.set for group in groups_of(key)):
             continue  # lies in what `set` puts there; the runs' own checks see it
-        if problem := key_problem(base, key):
+        if problem := _key_problem(base, key):
             yield key_path, problem
 
 
-def key_problem(scenario: Scenario, key: str, may_add: bool = False) -> str | None:
+def _key_problem(scenario: Scenario, key: str, may_add: bool = False) -> str | None:
     """Return why a dotted key does not exist in a scenario, or None where it does."""
     here: Any = scenario
     parts = key.split(".")

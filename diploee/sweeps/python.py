@@ -14,7 +14,7 @@ from diploee.sweeps.local import run_locally
 from diploee.sweeps.task import Outcome, RunTask
 
 
-class NotebookSweepProgress(SweepProgress):
+class _NotebookSweepProgress(SweepProgress):
     """Draws one bar for all runs into the output of a notebook's cell."""
 
     def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
@@ -70,7 +70,7 @@ def sweep(
     if workers:
         options.setdefault("executor", partial(run_locally, n_workers=workers))
     if in_notebook():
-        options.setdefault("progress", NotebookSweepProgress())
+        options.setdefault("progress", _NotebookSweepProgress())
     return run_sweep(loaded, out, **options)
 
 

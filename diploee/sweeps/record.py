@@ -206,7 +206,7 @@ def check_own(store: Store) -> None:
         )
 
 
-def status_of(run: str, results: Mapping[str, Result], failed: Mapping[str, str]) -> str:
+def _status_of(run: str, results: Mapping[str, Result], failed: Mapping[str, str]) -> str:
     """Return ``finished``, ``failed`` or ``pending``."""
     return "finished" if run in results else "failed" if run in failed else "pending"
 
@@ -227,7 +227,7 @@ def summary_table(
     for name in dict.fromkeys(name for run in runs for name in run.drawn):
         columns[name] = pa.array([run.drawn.get(name) for run in runs], pa.float64())
     columns["seed"] = pa.array([run.seed for run in runs], pa.int64())
-    columns["status"] = pa.array([status_of(run.run, results, failed) for run in runs])
+    columns["status"] = pa.array([_status_of(run.run, results, failed) for run in runs])
     columns["folder"] = pa.array(
         [f"{RUNS}/{run.run}" if run.run in results else None for run in runs], pa.string()
     )
@@ -298,7 +298,7 @@ def sweep_content(
                 "settings": run.settings,
                 "seed": run.seed,
                 "scenario_sha256": run.scenario.sha256(),
-                "status": status_of(run.run, results, failed),
+                "status": _status_of(run.run, results, failed),
                 **({"error": failed[run.run]} if run.run in failed else {}),
                 **(
                     {"warnings": list(results[run.run].warnings)}

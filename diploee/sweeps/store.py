@@ -163,7 +163,7 @@ class FolderStore(Store):
             remove_leftovers(folder, any_machine=True)
 
 
-class UrlStore(Store):
+class _UrlStore(Store):
     """Any place that fsspec knows: runs are simulated in a temporary folder, then copied."""
 
     def __init__(self, target: str) -> None:
@@ -242,7 +242,7 @@ def open_store(target: str | Path) -> Store:
     """Open the place of a sweep: a folder, or a URL such as ``s3://bucket/sweep``."""
     text = str(target)
     if _URL.fullmatch(text):
-        return UrlStore(text)
+        return _UrlStore(text)
     if _NO_PLACE.fullmatch(text) or "://" in text:
         raise InputError(
             f"--out {shown(text)}: names no place; give a folder, or a URL such as s3://bucket/sweep"

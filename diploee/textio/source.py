@@ -67,14 +67,14 @@ def read_bytes(path: Path, error: type[InputError] = LogFormatError) -> bytes:
             raise error(f"{path}: can't be read ({reason(problem)})") from problem
 
 
-def is_packed(data: bytes) -> bool:
+def _is_packed(data: bytes) -> bool:
     """Return whether content begins as that of a packed file."""
     return data.startswith(tuple(_PACKINGS))
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
     """Return stored content, unpacked where it is packed; errors name the path."""
-    if not is_packed(data):
+    if not _is_packed(data):
         return data
     parts, size = [], 0
     for part in unpacked_pieces(path, io.BytesIO(data)):

@@ -67,7 +67,7 @@ _KIND = re.compile(r"(nvml|rapl)_?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class DatasetRun:
+class _DatasetRun:
     """One measured job of the data set."""
 
     origin: Origin  # logs of all its nodes, or their published sum
@@ -87,11 +87,11 @@ class DatasetRun:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class _Dataset:
     """Contents of a folder."""
 
     folder: Path  # the data set
-    runs: list[DatasetRun] = field(default_factory=list)  # runs, by class and name
+    runs: list[_DatasetRun] = field(default_factory=list)  # runs, by class and name
     skipped: list[SkippedRun] = field(default_factory=list)  # what can't be used, and why
 
     def place(self, path: Path) -> str:
@@ -161,7 +161,7 @@ def import_nlr_genai(
     if not force:
         _check_free(wanted, out)
     skipped, paths = list(dataset.skipped), []
-    taken: list[DatasetRun] = []
+    taken: list[_DatasetRun] = []
     with writing(force, [folder]) as files, (progress or Progress()).stage("import") as update:
         for number, run in enumerate(sorted(wanted, key=lambda run: run.origin != "raw")):
             update(number / len(wanted), f"{run.profile_id}  {number + 1}/{len(wanted)}")
@@ -183,13 +183,13 @@ def import_nlr_genai(
     return DatasetImport(tuple(paths), tuple(skipped), by_origin, len(dataset.runs) - len(asked))
 
 
-def _is_sum_of(raw: DatasetRun, run: DatasetRun) -> bool:
+def _is_sum_of(raw: _DatasetRun, run: _DatasetRun) -> bool:
     """Return whether a published sum may be that of a raw run: no Slurm id tells any of a class."""
     same_class = (raw.origin, raw.workload, raw.n_nodes) == ("raw", run.workload, run.n_nodes)
     return same_class and run.slurm_id in ("", raw.slurm_id)
 
 
-def _check_free(runs: list[DatasetRun], out: Path) -> None:
+def _check_free(runs: list[_DatasetRun], out: Path) -> None:
     remove_leftovers(out)  # of an import that was killed: what it put there is no profile of `out`
     ids = dict.fromkeys(run.profile_id for run in runs)
     taken = [name for name in ids if (out / f"{name}.parquet").exists()]
@@ -204,7 +204,7 @@ def _first(skipped: list[SkippedRun]) -> str:
     return f" (first problem: {skipped[0].place}: {skipped[0].problem})" if skipped else ""
 
 
-def _profile(run: DatasetRun, step_ms: int) -> PowerProfile:
+def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
     facts = {"source": f"{SOURCE}, {run.place}", "licence": LICENCE, "workload": run.workload}
     options = NewProfile(**facts, profile_id=run.profile_id, n_nodes=run.n_nodes)
     if run.origin == "raw":
@@ -212,7 +212,7 @@ def _profile(run: DatasetRun, step_ms: int) -> PowerProfile:
     return _aggregated(run.paths[0], step_ms, run, options)
 
 
-def _aggregated(path: Path, step_ms: int, run: DatasetRun, options: NewProfile) -> PowerProfile:
+def _aggregated(path: Path, step_ms: int, run: _DatasetRun, options: NewProfile) -> PowerProfile:
     """Read one ``results/%06d.parquet``: the power of all nodes of a run, at any step.
 
     Rows closer than the readings were (the sustained-rate tests are up-sampled to 1 ms) add no
@@ -248,7 +248,7 @@ def _aggregated(path: Path, step_ms: int, run: DatasetRun, options: NewProfile) 
     )
 
 
-def find_runs(folder: Path | str) -> Dataset:
+def find_runs(folder: Path | str) -> _Dataset:
     """Find all runs of a data set."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -259,7 +259,7 @@ def find_runs(folder: Path | str) -> Dataset:
             f"{folder}: no folder '{RAW_FOLDER}' or '{AGGREGATED_FOLDER}' in it, expected the "
             "layout of doi:10.7799/3025227; give the folder of the unpacked data set"
         )
-    found = Dataset(folder.parent if folder.name in (RAW_FOLDER, AGGREGATED_FOLDER) else folder)
+    found = _Dataset(folder.parent if folder.name in (RAW_FOLDER, AGGREGATED_FOLDER) else folder)
     for part in raw:
         for group in sorted(path for path in part.iterdir() if path.is_dir()):
             _add_raw(found, group)
@@ -273,7 +273,7 @@ def find_runs(folder: Path | str) -> Dataset:
     return found
 
 
-def _with_own_names(runs: list[DatasetRun]) -> list[DatasetRun]:
+def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
     """Sort the runs; those of one name, as several of one Slurm job, get a number behind it."""
     ordered = sorted(runs, key=lambda run: (run.workload, run.n_nodes, run.name, run.place))
     times: Counter[tuple[str, str]] = Counter()
@@ -290,7 +290,7 @@ def _named(folder: Path, name: str) -> list[Path]:
     return sorted(path for path in folder.rglob(name) if path.is_dir())
 
 
-def _add_raw(found: Dataset, group: Path) -> None:
+def _add_raw(found: _Dataset, group: Path) -> None:
     is_training = group.name.startswith(TRAINING)
     of_run: dict[tuple[Path, str, bool], list[Path]] = defaultdict(list)
     for path in sorted(group.rglob("*.log")):
@@ -308,11 +308,11 @@ def _add_raw(found: Dataset, group: Path) -> None:
             found.skip(folder, "no folder such as '16node' above the logs, which tells the nodes")
             continue
         found.runs.append(
-            DatasetRun(
+            _DatasetRun(
                 "raw",
                 workload_of(group.name),
                 int(matches[-1][1]) if is_training else 1,
-                slug(name if is_training else f"{slug(inner.as_posix())}-{name}"),
+                _slug(name if is_training else f"{_slug(inner.as_posix())}-{name}"),
                 is_training,
                 tuple(paths),
                 f"{found.place(folder)}, {name}",
@@ -321,7 +321,7 @@ def _add_raw(found: Dataset, group: Path) -> None:
         )
 
 
-def _add_aggregated(found: Dataset, metadata: Path) -> None:
+def _add_aggregated(found: _Dataset, metadata: Path) -> None:
     """Add the runs of one ``metadata.csv``; what is wrong with it is a cause to skip them."""
     files = {path.name: path for path in (metadata.parent / "results").glob("*.parquet")}
     try:
@@ -343,7 +343,9 @@ def _add_aggregated(found: Dataset, metadata: Path) -> None:
         found.skip(metadata, str(error))
 
 
-def _aggregated_run(found: Dataset, metadata: Path, row: dict[str, str], path: Path) -> DatasetRun:
+def _aggregated_run(
+    found: _Dataset, metadata: Path, row: dict[str, str], path: Path
+) -> _DatasetRun:
     folder = metadata.parent.name
     is_training = TRAINING in folder
     workload = workload_of(folder)
@@ -360,11 +362,11 @@ def _aggregated_run(found: Dataset, metadata: Path, row: dict[str, str], path: P
         )
     slurm_id = row.get("slurmid", "").strip().removesuffix(".0")
     remarks = (f"{key} {value}" for key, value in row.items() if key != "path_save")
-    return DatasetRun(
+    return _DatasetRun(
         "aggregated",
         workload,
         n_nodes,
-        slug(slurm_id or path.stem),
+        _slug(slurm_id or path.stem),
         is_training,
         (path,),
         found.place(path),
@@ -383,6 +385,6 @@ def workload_of(name: str) -> str:
     return plain.removeprefix(f"{TRAINING}_")[:LONGEST_NAME]
 
 
-def slug(name: str) -> str:
+def _slug(name: str) -> str:
     """Return a name as part of a file's name; the end of a long one tells it from others."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)[-LONGEST_NAME:].strip("-.") or "run"

@@ -73,7 +73,7 @@ class WattAMeterOptions(NewProfile):
     )
 
 
-class Averaged(NewProfile):
+class _Averaged(NewProfile):
     """Facts of readings that files may not hold."""
 
     add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = Field(
@@ -85,7 +85,7 @@ class Averaged(NewProfile):
 
 
 @documented
-class NvidiaSmiOptions(Averaged):
+class NvidiaSmiOptions(_Averaged):
     """Options of `import_nvidia_smi`."""
 
     n_gpus: Nodes | None = Field(
@@ -98,7 +98,7 @@ class NvidiaSmiOptions(Averaged):
 
 
 @documented
-class PlainOptions(Averaged):
+class PlainOptions(_Averaged):
     """Options of `import_plain`."""
 
     n_nodes: Nodes = Field(description="Nodes of the job.")

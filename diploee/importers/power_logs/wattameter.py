@@ -84,7 +84,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
             "give the logs of all nodes of one job, or correct the node count"
         )
     counts: Counter[str] = Counter()
-    devices = [device for log in logs.values() for device in log_power(log, options, counts)]
+    devices = [device for log in logs.values() for device in _log_power(log, options, counts)]
     power_w = sum_w(devices, options.step_ms)
     counts["seconds_that_not_all_logs_cover"] = unshared_s([device.curve for device in devices])
     interval_us = float(np.median([log.interval_us for log in logs.values()]))
@@ -186,7 +186,9 @@ def _notes(devices: list[Device]) -> str:
     )
 
 
-def log_power(log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]) -> list[Device]:
+def _log_power(
+    log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]
+) -> list[Device]:
     """Repair a log and sum its devices: those with power columns, and those with counters."""
     if log.t_us.size < 2:
         raise LogFormatError(

@@ -81,7 +81,7 @@ def read_request_trace(
     if trace_format is not None:
         chosen = TRACE_FORMATS.named(path, trace_format)
     else:
-        chosen = plain_csv.FORMAT if columns is not None else sniff(path)
+        chosen = plain_csv.FORMAT if columns is not None else _sniff(path)
     trace = chosen.read(path, options)
     if trace.is_relative and zone is not None:
         raise InputError(
@@ -91,7 +91,7 @@ def read_request_trace(
     return trace
 
 
-def sniff(path: Path) -> TraceFormat:
+def _sniff(path: Path) -> TraceFormat:
     """Return the format of a trace by its first line."""
     if path.is_dir():
         return servegen.FORMAT

@@ -123,7 +123,7 @@ class _Dataset(RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict
 
 
 @dataclass(frozen=True, eq=False)
-class ClientRates:
+class _ClientRates:
     """Rows of one chunk, in increasing order."""
 
     # Start of each row [s]; they are at least 600 s apart, the rate is zero in between
@@ -131,7 +131,7 @@ class ClientRates:
     rate_rps: Float64Array  # mean rate over its 600 s [1/s]
     path: Path
 
-    def between(self, first_s: float, last_s: float) -> ClientRates:
+    def between(self, first_s: float, last_s: float) -> _ClientRates:
         """Return the rows between two times, both included [s]."""
         near = (self.time_s >= first_s) & (self.time_s <= last_s)
         return replace(self, time_s=self.time_s[near], rate_rps=self.rate_rps[near])
@@ -146,7 +146,7 @@ class ClientRates:
         return np.asarray(np.interp(edges_s, corners_s, until), dtype=np.float64)
 
 
-def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> ClientRates:
+def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> _ClientRates:
     """Read one chunk."""
     text = read_text(path, "the rates of a ServeGen chunk")
     table = read_columns(text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True)
@@ -174,10 +174,10 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
             f"this row starts {time_s[k + 1] - time_s[k]:g} s after another, expected rows "
             f"{ROW_S} s apart (ServeGen); correct or remove this row",
         )
-    return ClientRates(time_s, rate_rps, path)
+    return _ClientRates(time_s, rate_rps, path)
 
 
-def _lengths(clients: dict[str, list[ClientRates]]) -> dict[str, tuple[TokenLengths, ...]]:
+def _lengths(clients: dict[str, list[_ClientRates]]) -> dict[str, tuple[TokenLengths, ...]]:
     """Return the lengths of each service by `_SIDES`; none where no chunk tells them."""
     found: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
     for of_name in clients.values():
@@ -226,8 +226,8 @@ def _windows(chunk: Path) -> Iterator[tuple[str, float, float, Int64Array, Float
 
 
 def _without_strays(
-    clients: dict[str, list[ClientRates]], dropped: Counter[str]
-) -> dict[str, list[ClientRates]]:
+    clients: dict[str, list[_ClientRates]], dropped: Counter[str]
+) -> dict[str, list[_ClientRates]]:
     """Leave out the few rows that lie years from all others, and count them."""
     times_s = [client.time_s for of_name in clients.values() for client in of_name]
     times_ms = np.sort(np.concatenate(times_s) * MS_PER_S).astype(np.int64)
@@ -274,7 +274,7 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
 
 
 def _rebinned(
-    path: Path, services: list[list[ClientRates]], step_ms: int
+    path: Path, services: list[list[_ClientRates]], step_ms: int
 ) -> tuple[int, Float64Array, tuple[int, int]]:
     """Return the first step, the requests in each, shape (n_services, n_steps), and the span [ms].
 

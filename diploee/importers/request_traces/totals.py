@@ -80,7 +80,7 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
     return otherwise
 
 
-class TraceTotals:
+class _TraceTotals:
     """Sums over the blocks of a trace, in the order of the file.
 
     Where `within` is given, requests in other steps than from its first to its last have a wrong
@@ -283,7 +283,7 @@ def row_format(
         while True:
             first, blocks = first_block(path, "requests")
             stream, rules = rows(first, blocks, options)
-            totals = TraceTotals(path, name, rules, options, within)
+            totals = _TraceTotals(path, name, rules, options, within)
             for of_block in stream:
                 totals.add(of_block)
             if within is not None or (within := totals.without_strays()) is None:

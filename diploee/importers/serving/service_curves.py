@@ -84,7 +84,7 @@ def _service_curves(name: str, service: Service, tokens: float, folder: Path) ->
     files = service.power_samples or {}
     boundary = NODE_AC_POWER if service.power_samples_boundary == "node_ac" else DEVICE_POWER
     nodes = service.nodes_per_instance
-    samples, read = read_power_samples(name, files, nodes, folder, boundary)
+    samples, read = _read_power_samples(name, files, nodes, folder, boundary)
     if service.logistic is not None:
         metric = service.latency_cap.metric if service.latency_cap else "mean_itl"
         power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
@@ -112,7 +112,7 @@ def _latency_curve(
     if service.output_tokens == "trace":
         file = read_curve_file(curve, folder)
         if OUTPUT_TOKENS_COLUMN in file.table:
-            lengths = curve_values(file, OUTPUT_TOKENS_COLUMN).astype(int).tolist()
+            lengths = _curve_values(file, OUTPUT_TOKENS_COLUMN).astype(int).tolist()
             tokens = nearest_length(tokens, tuple(sorted(set(lengths))))
     metric = service.latency_cap.metric if service.latency_cap else "mean_e2e"
     return load_latency_curve(curve, folder, metric, int(tokens))
@@ -154,11 +154,11 @@ def load_latency_curve(
     of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
     columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))
     for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
-        curve_values(file, other)  # a slip in a latency that is not asked for is one, too
+        _curve_values(file, other)  # a slip in a latency that is not asked for is one, too
     return LatencyCurve(metric, *columns), file
 
 
-def find_curve_file(name: str, folder: Path) -> Path:
+def _find_curve_file(name: str, folder: Path) -> Path:
     """Return the file of a curve given by shipped name or by path relative to a folder."""
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
@@ -178,7 +178,7 @@ def find_curve_file(name: str, folder: Path) -> Path:
 
 def read_curve_file(name: str, folder: Path) -> CurveFile:
     """Read a curve file without interpreting its values."""
-    path = find_curve_file(name, folder)
+    path = _find_curve_file(name, folder)
     sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
     table = sheet.read([column for column in sheet.names if column], "a curve")
     return CurveFile(name, path, sheet.sha256, table)
@@ -188,7 +188,7 @@ def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
     """Keep the rows with a value in a column; all rows where the file has no such column."""
     if column not in file.table:
         return file
-    values = curve_values(file, column)
+    values = _curve_values(file, column)
     if value not in values:
         have = ", ".join(f"{number:g}" for number in np.unique(values))
         raise InputError(f"{file.path}: no rows with {column} {value} (have: {have})")
@@ -207,7 +207,7 @@ def curve_columns(
                 f"{file.path}: column '{name}' is missing (have: {one_of(have)})"
                 f"{did_you_mean(name, have)}"
             )
-    found = tuple(curve_values(file, name) for name in wanted)
+    found = tuple(_curve_values(file, name) for name in wanted)
     if len(file.table) < MIN_POINTS:
         raise InputError(
             f"{file.path}: {len(file.table)} points, a curve needs at least {MIN_POINTS}; "
@@ -219,13 +219,13 @@ def curve_columns(
     return found
 
 
-def curve_values(file: CurveFile, column: str) -> Float64Array:
+def _curve_values(file: CurveFile, column: str) -> Float64Array:
     """Return a column of positive numbers, shape (n,), or raise `InputError` naming the line."""
     kind = Number(LARGEST_NUMBER, at_least=LEAST_NUMBER, may_miss=False)
     return numbers(file.table, column, kind)
 
 
-def read_power_samples(
+def _read_power_samples(
     name: str, files: Mapping[float, str], n_nodes: int, folder: Path, boundary: str = DEVICE_POWER
 ) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
     """Read the measured samples of a service, as the importer of plain profiles does."""

@@ -102,7 +102,7 @@ class RecoveredWeights:
 
 
 @dataclass(frozen=True, eq=False)
-class Observation:
+class _Observation:
     """The load of each hour, and what it is explained by."""
 
     kernel: Kernel
@@ -264,7 +264,7 @@ def recover_weights(
     slot, month = hour_of_week(hours), month_of_year(hours)
     used = np.arange(values.size) >= burn_in
     months = wants_months(month[used], np.ones(int(used.sum())), months)
-    seen = Observation(kernel, slot, month, load, used, share)
+    seen = _Observation(kernel, slot, month, load, used, share)
     of_week, of_month = seen.rates(months)
     if not of_week.any():
         raise WorkloadError(
@@ -317,7 +317,7 @@ def _notes(
 
 
 def _weights(
-    seen: Observation,
+    seen: _Observation,
     of_week: Float64Array,
     of_month: Float64Array | None,
     rate: Float64Array,

@@ -132,8 +132,8 @@ def fit_classes(
             if number not in means:
                 own = [duration_s[of_class[member]] for member in together_with]
                 wide = np.array([groups.n_nodes[member] for member in together_with])
-                means |= dict(zip(together_with, drawn_together(own, wide), strict=True))
-            fit = scaled_to(own_s, tables[members], means[number])
+                means |= dict(zip(together_with, _drawn_together(own, wide), strict=True))
+            fit = _scaled_to(own_s, tables[members], means[number])
         logged.append(own_s)
         rows = np.flatnonzero(together & (class_of == number))
         of_arrays = None
@@ -142,7 +142,7 @@ def fit_classes(
             if kind != "profile" and rows.size < n_jobs[number]:
                 rng = stream(seed, "fit", "durations of arrays", number)
                 table = fit_durations(duration_s[rows], kind, rng)
-                alike = scaled_to(duration_s[rows], table).model
+                alike = _scaled_to(duration_s[rows], table).model
             of_arrays = JobArrays(
                 job_share=float(f"{rows.size / n_jobs[number]:.6g}"),
                 sizes=size_shares(array[rows]),
@@ -168,7 +168,7 @@ def fit_classes(
     return tuple(found), tuple(logged)
 
 
-def drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> list[float]:
+def _drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> list[float]:
     """Return means of classes of few jobs, drawn towards each other as far as they are noise.
 
     The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part
@@ -188,7 +188,7 @@ def drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> l
     return means
 
 
-def scaled_to(own_s: Float64Array, table: DurationFit, mean_s: float | None = None) -> DurationFit:
+def _scaled_to(own_s: Float64Array, table: DurationFit, mean_s: float | None = None) -> DurationFit:
     """Return a table of durations scaled to a mean, by default that of the jobs it is held to."""
     own_mean_s = float(own_s.mean())
     scale = float(f"{(mean_s or own_mean_s) / table.model_mean_s:.6g}")

@@ -103,15 +103,15 @@ def _bootstrap_p_value(duration_s: Float64Array, rng: np.random.Generator) -> fl
     if n < 10 or np.ptp(duration_s) == 0:
         return None
     sample = rng.choice(duration_s, n, replace=False) if n < duration_s.size else duration_s
-    mixture = best_mixture(sample)
-    model = as_model(mixture, sample)
+    mixture = _best_mixture(sample)
+    model = _as_model(mixture, sample)
     seen = ks_distance(sample, model)
     # Logged durations are whole seconds, or milliseconds: the samples are rounded alike.
     step_s = 1.0 if np.all(np.rint(duration_s) == duration_s) else 1e-3
     farther = 0
     for _ in range(KS_REPLICATES):
         drawn = np.maximum(np.rint(model.draw(rng, n) / step_s), 1) * step_s
-        farther += ks_distance(drawn, refitted(drawn, mixture)) >= seen
+        farther += ks_distance(drawn, _refitted(drawn, mixture)) >= seen
     return (farther + 1) / (KS_REPLICATES + 1)
 
 
@@ -177,10 +177,10 @@ def _points(ordered: Float64Array) -> tuple[Float64Array, Float64Array]:
 
 def fit_lognormals(duration_s: Float64Array) -> DurationModel:
     """Fit a mixture of 1 to `MAX_PARTS` lognormals."""
-    return as_model(best_mixture(duration_s), duration_s)
+    return _as_model(_best_mixture(duration_s), duration_s)
 
 
-def best_mixture(duration_s: Float64Array) -> Mixture:
+def _best_mixture(duration_s: Float64Array) -> Mixture:
     """Return the mixture of the least Bayesian information criterion (Schwarz 1978)."""
     log_s, count = _distinct(np.log(duration_s))
 
@@ -197,15 +197,15 @@ def best_mixture(duration_s: Float64Array) -> Mixture:
     return best
 
 
-def refitted(duration_s: Float64Array, start: Mixture) -> DurationModel:
+def _refitted(duration_s: Float64Array, start: Mixture) -> DurationModel:
     """Fit a mixture of as many parts as another one has, from that one on."""
     log_s, count = _distinct(np.log(duration_s))
     if start.weight.size == 1:
-        return as_model(_single(log_s, count), duration_s)
-    return as_model(_fitted(log_s, count, start), duration_s)
+        return _as_model(_single(log_s, count), duration_s)
+    return _as_model(_fitted(log_s, count, start), duration_s)
 
 
-def as_model(mixture: Mixture, duration_s: Float64Array) -> DurationModel:
+def _as_model(mixture: Mixture, duration_s: Float64Array) -> DurationModel:
     """Return a mixture as a scenario's durations, within the shortest and longest of those given.
 
     Its parts are in the order of their medians.

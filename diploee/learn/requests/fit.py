@@ -43,7 +43,7 @@ FEWEST_OF_DEAD = 20.0
 
 
 @dataclass(frozen=True)
-class LengthSummary:
+class _LengthSummary:
     """Token lengths of one service."""
 
     n_requests: int  # requests with a length
@@ -63,8 +63,8 @@ class ServiceFit:
     n_requests: float
     share: float
     # Lengths; None where the trace tells none
-    input_tokens: LengthSummary | None
-    output_tokens: LengthSummary | None
+    input_tokens: _LengthSummary | None
+    output_tokens: _LengthSummary | None
     # The output length at hand that is nearest to the mean answer, by ratio [tokens]
     output_length: int | None
 
@@ -352,9 +352,9 @@ def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> Servi
     )
 
 
-def _summary(of_services: tuple[TokenLengths, ...], index: int) -> LengthSummary | None:
+def _summary(of_services: tuple[TokenLengths, ...], index: int) -> _LengthSummary | None:
     if not of_services or not of_services[index].n_requests.any():
         return None
     lengths = of_services[index]
     p50, p90, p99 = lengths.quantile([0.5, 0.9, 0.99]).tolist()
-    return LengthSummary(int(lengths.n_requests.sum()), lengths.mean, p50, p90, p99)
+    return _LengthSummary(int(lengths.n_requests.sum()), lengths.mean, p50, p90, p99)

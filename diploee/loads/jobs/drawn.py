@@ -250,7 +250,7 @@ class DrawnJobs(JobSource):
         array = None
         if self._arrays:
             of_sizes = stream(frame.seed, "workload", frame.name, "arrays", layer, date_ms)
-            sizes = draw_sizes([c.job_class for c in self.classes], drawn, of_sizes)
+            sizes = _draw_sizes([c.job_class for c in self.classes], drawn, of_sizes)
             array = np.repeat(np.arange(n_jobs), sizes)
             submit_ms, mark, drawn, n_jobs = submit_ms[array], mark[array], drawn[array], array.size
         profile_id = draw_profiles(self.classes, drawn, rng)
@@ -283,7 +283,7 @@ class DrawnJobs(JobSource):
                 rng = stream(self._frame.seed, "duration", self._frame.name, c.job_class.name, *of)
                 if array is not None and size is not None and (alike := c.job_class.arrays):
                     together = rows[size[rows] > 1]
-                    drawn_s = draw_alike(
+                    drawn_s = _draw_alike(
                         alike.duration or model, alike.run_time_correlation, array[together], rng
                     )
                     duration_ms[together] = np.maximum(np.rint(drawn_s * MS_PER_S), 1)
@@ -355,7 +355,7 @@ def _batch_class(
     return StreamClass(frame.name, timed, profile_ids)
 
 
-def draw_sizes(
+def _draw_sizes(
     classes: Sequence[JobClass], class_id: Int64Array, rng: np.random.Generator
 ) -> Int64Array:
     """Draw how many jobs each submission has."""
@@ -372,7 +372,7 @@ def draw_sizes(
     return sizes
 
 
-def draw_alike(
+def _draw_alike(
     model: DurationModel, correlation: float, array: Int64Array, rng: np.random.Generator
 ) -> Float64Array:
     """Draw run times that correlate within arrays: a Gaussian copula, one factor per array."""

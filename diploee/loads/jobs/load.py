@@ -98,7 +98,7 @@ class JobsLoad:
         chosen = chosen_policies(scenario.facility.pools, policies)
         levels = levels_of(chosen.values(), controller)
         self._context = replace(
-            context_of(scenario, self.streams, levels, inputs.signals),
+            _context_of(scenario, self.streams, levels, inputs.signals),
             service_power_w=lambda time_ms: self.beside_w(time_ms),
         )
         self.streams.settle(simulations(scenario, policies, self._context))
@@ -248,7 +248,7 @@ class JobsLoad:
         return jobs | self._synchronous.block()
 
 
-def context_of(
+def _context_of(
     scenario: Scenario,
     streams: JobStreams,
     levels: CapLevels,

@@ -155,7 +155,7 @@ class JobLoad:
 
     def energy_j(self, library: ProfileLibrary) -> Float64Array:
         """Return the energy of each job within the run [J], shape (n_jobs,)."""
-        part_j = segment_energy_j(self.segments, library)
+        part_j = _segment_energy_j(self.segments, library)
         return np.bincount(self.job, part_j, self.n_jobs).astype(np.float64)
 
 
@@ -194,7 +194,7 @@ def lower_jobs(
     return JobLoad(segments, job, len(jobs))
 
 
-def segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:
+def _segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:
     """Return the energy of each segment from the start of the run on [J], shape (n,)."""
     energy_j = np.zeros(len(segments))
     start_ms = np.maximum(segments.start_ms, 0)

@@ -112,7 +112,7 @@ def line_through_means(
     return nodes_ms[kept], np.maximum(values, 0.0)[kept]
 
 
-def local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array, Int64Array]:
+def _local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array, Int64Array]:
     """Return the clock hours of a part of a run, as the wall clock has them.
 
     Where the clock is put forward an hour is missing, where it is put back one comes twice.
@@ -146,7 +146,9 @@ def week_correlation(correlation_weeks: float) -> float:
     return float(np.exp(-1 / correlation_weeks)) if correlation_weeks > 0 else 0.0
 
 
-def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: str) -> Float64Array:
+def _week_factors(
+    spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: str
+) -> Float64Array:
     """Return the random factor of the weeks in the middle of hours of local time, shape (H,).
 
     Its mean over the weeks of each calendar year is 1.
@@ -156,7 +158,7 @@ def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: s
     middle = (hours + 0.5 + EPOCH_HOUR_OF_WEEK) / HOURS_PER_WEEK
     weeks = np.arange(int(middle.min()) - 1, int(middle.max()) + 2)
     years = [
-        int(middle_of_week(week).astype("datetime64[Y]").astype(int)) for week in weeks[[0, -1]]
+        int(_middle_of_week(week).astype("datetime64[Y]").astype(int)) for week in weeks[[0, -1]]
     ]
     size = spec.relative_std, spec.correlation_weeks
     of_years = [_week_levels(year, *size, seed, *name) for year in range(years[0], years[1] + 1)]
@@ -165,7 +167,7 @@ def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: s
     return factors
 
 
-def middle_of_week(week: int) -> np.datetime64:
+def _middle_of_week(week: int) -> np.datetime64:
     """Return noon on the Thursday of a week, counted from the one that holds 1970-01-01."""
     hour = int(week) * HOURS_PER_WEEK + HOURS_PER_WEEK // 2 - EPOCH_HOUR_OF_WEEK
     return np.datetime64(hour, "h")
@@ -177,7 +179,7 @@ def _week_levels(
 ) -> tuple[int, Float64Array]:
     """Return the first week whose middle lies in a year (from 1970), and the levels of all."""
     new_year_h = np.arange(year, year + 2).astype("datetime64[Y]").astype("datetime64[h]")
-    middle_h = (new_year_h - middle_of_week(0)).astype(np.int64)
+    middle_h = (new_year_h - _middle_of_week(0)).astype(np.int64)
     first, end = (-(-middle_h // HOURS_PER_WEEK)).tolist()
     # A sum of independent numbers of the week and those before it has the same correlation as a
     # chain of weeks, exp(-n / tau), and needs no first week.
@@ -217,7 +219,7 @@ def hourly_rates(
     stand.
     """
     # A run that begins earlier has the same line: it goes by the hours around the run as well.
-    edges_ms, hours = local_hours(
+    edges_ms, hours = _local_hours(
         clock, clock.begin_ms - 2 * MS_PER_H, clock.horizon_ms + 2 * MS_PER_H
     )
     weight = hour_weights(calendar, hours)
@@ -234,7 +236,7 @@ def hourly_rates(
             f"calendar: every hour from {clock.start} on has weight zero; "
             "give the simulated hours and months positive weights"
         )
-    weight = weight / mean * week_factors(calendar.week_to_week, hours, seed, *name)
+    weight = weight / mean * _week_factors(calendar.week_to_week, hours, seed, *name)
     for dispersion, per_day, random in scatters:
         since_1970 = (clock.date_ms(0) + edges_ms[:-1]) // MS_PER_H
         weight = weight * gamma_factors(dispersion, since_1970, random, per_day)

@@ -33,7 +33,7 @@ SLOWEST_PER_S = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Spans(Table):
+class _Spans(Table):
     """The phases of a job and what lies between them; spans adjoin."""
 
     phase: Int64Array = column("int64")  # number of the phase that the span belongs to
@@ -85,7 +85,7 @@ class SmoothedPhases:
         rise: Float64Array = np.minimum((np.arange(int(np.ceil(1 / step)) + 1) + 0.5) * step, 1)
         return rise if what == RISE else 1 - rise
 
-    def edge_offset_ms(self, spans: Spans) -> Int64Array:
+    def edge_offset_ms(self, spans: _Spans) -> Int64Array:
         """Return the place of each span in `edge`, where it plays that [ms]."""
         rise_ms = spans.level / self.spec.up_per_s * MS_PER_S
         fall_ms = (1 - spans.level) / self.spec.down_per_s * MS_PER_S
@@ -95,7 +95,7 @@ class SmoothedPhases:
 
     def spans(
         self, into_ms: Int64Array, length_ms: Int64Array, level: Float64Array, loop: Int64Array
-    ) -> Spans:
+    ) -> _Spans:
         """Go through the phases of a job, from idle on."""
         steps = np.array([each.size for each in self.loops])
         shares = np.zeros((len(self.loops), steps.max()))
@@ -109,7 +109,7 @@ class SmoothedPhases:
             spec.down_per_s, round(spec.hysteresis_s * MS_PER_S), whole, levels,
         )  # fmt: skip
         phase, what, begin_ms, time_ms = whole[:count].T
-        return Spans(phase, what, begin_ms, time_ms, levels[:count])
+        return _Spans(phase, what, begin_ms, time_ms, levels[:count])
 
 
 @njit()

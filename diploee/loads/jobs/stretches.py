@@ -24,7 +24,7 @@ PIECE_MS = MS_PER_MIN
 
 
 @dataclass(frozen=True, eq=False)
-class LevelProfiles:
+class _LevelProfiles:
     """Which profile stands for which at each cap level."""
 
     # Index of the profile that stands for each one; itself where nothing is capped
@@ -44,7 +44,7 @@ def with_levels(
     nodes: Sequence[NodeType],
     kinds: Sequence[WorkKind],
     levels: CapLevels,
-) -> tuple[ProfileLibrary, LevelProfiles]:
+) -> tuple[ProfileLibrary, _LevelProfiles]:
     """Give the profiles of classes their capped variants, and the library a flat profile."""
     added: list[Entry] = [] if FLAT_ID in library.ids else [flat_profile()]
     groups: dict[tuple[int, WorkKind], int] = {}
@@ -67,13 +67,13 @@ def with_levels(
                             levels.power(kind, level),
                         )
                     )
-    return library.extended(added), LevelProfiles(variant, group)
+    return library.extended(added), _LevelProfiles(variant, group)
 
 
 def lower_runs(
     schedule: ActedSchedule,
     library: ProfileLibrary,
-    levels: LevelProfiles,
+    levels: _LevelProfiles,
     facility: Facility,
     pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
@@ -109,7 +109,7 @@ def _played(
     works: Int64Array,
     pieces: Pieces,
     library: ProfileLibrary,
-    levels: LevelProfiles,
+    levels: _LevelProfiles,
 ) -> JobLoad:
     jobs = schedule.jobs
     pieces = pieces.take(np.lexsort((pieces.into_ms, pieces.job)))

@@ -68,7 +68,7 @@ PHASE_PREFIX = "~synchronous-"
 SOURCE = "synthetic iterations of synchronous training by the scenario's keys, not measured"
 
 
-def phase_profile_id(phase: Phase, of: str = "") -> str:
+def _phase_profile_id(phase: Phase, of: str = "") -> str:
     """Return the id of what jobs play in a phase; that of training is each job's own."""
     return f"{PHASE_PREFIX}{phase.name.lower()}{of}"
 
@@ -245,14 +245,14 @@ class _Kind:
                 "after each failure; the floor holds while the job writes, loads and hangs"
             )
         name = f":{self.frame.name}:{self.label}:{loop + 1}"
-        return self._profile(phase_profile_id(Phase.TRAIN, name), shares, notes)
+        return self._profile(_phase_profile_id(Phase.TRAIN, name), shares, notes)
 
     def _edge_profile(self, phase: Phase, what: int) -> PowerProfile:
         """Return a rise or a fall into a phase, for all its nodes."""
         assert self.smoothed is not None
         name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
         notes = "ramp of GPU power smoothing"
-        profile_id = phase_profile_id(phase, name)
+        profile_id = _phase_profile_id(phase, name)
         return self._profile(profile_id, self.smoothed.edge(what), notes, periodic=False)
 
     def _profile(
@@ -307,7 +307,7 @@ class SynchronousJobs(JobSource):
                     "times of detection, reschedule_s, load_s and checkpoint_interval"
                 )
         self._phase_ids = {
-            phase: builder.index_of(flat_profile(phase_profile_id(phase), SOURCE))
+            phase: builder.index_of(flat_profile(_phase_profile_id(phase), SOURCE))
             for phase in Phase
             if phase not in (Phase.TRAIN, Phase.REDO)
             and (phase != Phase.END or spec.power_smoothing is not None)

@@ -83,8 +83,8 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     """Return the metrics of one service of a plan; values without a latency curve are None."""
     service = service.in_run()
     served, latency_s = service.served, service.latency_s
-    step_s, weight = served.step_s, taken_requests(served)
-    violated = cap_violated(latency_s, weight, service.capacity)
+    step_s, weight = served.step_s, _taken_requests(served)
+    violated = _cap_violated(latency_s, weight, service.capacity)
     measured = not np.isnan(latency_s).any()
     return {
         **_volumes(served),
@@ -93,7 +93,7 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
         "mean_instances": float(np.average(served.n_instances, weights=step_s)),
         "max_instances": int(served.n_instances.max()),
         "instance_changes_per_hour": _changes_per_hour(served),
-        "latency_s": latency_distribution(latency_s, weight),
+        "latency_s": _latency_distribution(latency_s, weight),
         "latency_limit_s": service.capacity.latency_limit_s,
         "hours_over_latency_limit": None if violated is None else _hours(step_s, violated),
         "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured) if measured else None,
@@ -101,7 +101,7 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     }
 
 
-def taken_requests(served: ServedRequests) -> Float64Array:
+def _taken_requests(served: ServedRequests) -> Float64Array:
     """Return the requests that arrive in each piece of time and are not rejected, shape (P,).
 
     A piece's latency is theirs, even where they are served in a later one.
@@ -135,7 +135,7 @@ def _volumes(served: ServedRequests) -> dict[str, float]:
     }
 
 
-def latency_distribution(latency_s: Float64Array, weight: Float64Array) -> dict[str, float] | None:
+def _latency_distribution(latency_s: Float64Array, weight: Float64Array) -> dict[str, float] | None:
     """Return mean, percentiles and maximum of the latency [s], weighted by requests.
 
     Both are of shape (P,), by the piece of time in which requests arrive, less the rejected ones.
@@ -176,7 +176,7 @@ def weighted_percentiles(
     return found
 
 
-def cap_violated(
+def _cap_violated(
     latency_s: Float64Array, weight: Float64Array, capacity: Capacity
 ) -> BoolArray | None:
     """Return the pieces whose arrivals' latency passes the cap; None without cap or curve."""

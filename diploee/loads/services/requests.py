@@ -53,7 +53,7 @@ Draws = tuple[Float32Array, Float32Array, Float32Array]
 service's users, both correlated in time, and the white Poisson noise of each service."""
 
 
-def node_spacing_s(correlation_time_s: float | None) -> int:
+def _node_spacing_s(correlation_time_s: float | None) -> int:
     """Return the mean distance of the nodes [s]: a fifth of the correlation time, 5 s to 60 s."""
     if correlation_time_s is None:
         return SPACINGS_S[0]
@@ -61,7 +61,7 @@ def node_spacing_s(correlation_time_s: float | None) -> int:
     return next((s for s in SPACINGS_S if s <= wanted_s), SPACINGS_S[-1])
 
 
-def random_nodes_ms(clock: RunClock, seed: int, name: str, spacing_s: int) -> Int64Array:
+def _random_nodes_ms(clock: RunClock, seed: int, name: str, spacing_s: int) -> Int64Array:
     """Return times at random, one in each `spacing_s`, from the run's begin to its end [ms]."""
     spacing_ms = spacing_s * MS_PER_S
     edges_ms = np.arange(BLOCK_MS // spacing_ms, dtype=np.int64) * spacing_ms
@@ -75,7 +75,7 @@ def random_nodes_ms(clock: RunClock, seed: int, name: str, spacing_s: int) -> In
     return np.concatenate([[clock.begin_ms], inside, [clock.horizon_ms]])
 
 
-def draw_fluctuation(
+def _draw_fluctuation(
     nodes_ms: Int64Array,
     clock: RunClock,
     seed: int,
@@ -112,13 +112,13 @@ def draw_fluctuation(
 
 
 @lru_cache(maxsize=16)
-def share_between_nodes(correlation_time_s: float) -> float:
+def _share_between_nodes(correlation_time_s: float) -> float:
     """Return the variance of means over a minute against that of the instants, 0-1.
 
     Of straight lines between nodes at random: a mean of them is a weighted sum of the nodes, whose
     variance follows from their correlations; it is averaged over some hundred minutes.
     """
-    spacing_s = node_spacing_s(correlation_time_s)
+    spacing_s = _node_spacing_s(correlation_time_s)
     rng = random_stream(0, "requests", "share between nodes")
     margin_s = 2 * spacing_s
     seconds = np.arange(0, MINUTE_S, 0.5) + 0.25
@@ -187,7 +187,7 @@ class RequestRates:
         spec = self.fluctuation
         if self.draws is None or spec is None or not mean_rate_rps * probability > 0:
             return mean_rps
-        of_minute = spec.relative_std**2 / share_between_nodes(spec.correlation_time_s)
+        of_minute = spec.relative_std**2 / _share_between_nodes(spec.correlation_time_s)
         rate_rps = np.where(mean_rps > 0, mean_rps, np.inf)
         # Requests that a node stands for: its share of the time to its neighbours.
         gaps_s = np.diff(self.nodes_ms) / MS_PER_S
@@ -245,8 +245,8 @@ def request_rates(
         rates = RequestRates(nodes_ms, relative.sum(axis=0), mean_rps)
         return replace(rates, own=relative, shares=shares) if spec.has_own_replays else rates
     fluctuation = spec.fluctuating
-    spacing_s = node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
-    nodes_ms = random_nodes_ms(clock, seed, name, spacing_s)
+    spacing_s = _node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
+    nodes_ms = _random_nodes_ms(clock, seed, name, spacing_s)
     standing = scenario.facility.pools[spec.pool].standing(clock)
     try:
         calendar = hourly_rates(spec.calendar, clock, seed, "requests", name, standing=standing)
@@ -255,6 +255,6 @@ def request_rates(
     relative, draws = calendar.at(nodes_ms), None
     if fluctuation is not None:
         correlation_s = fluctuation.correlation_time_s
-        draws = draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
+        draws = _draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
     grows_with = standing if standing.added else None
     return RequestRates(nodes_ms, relative, None, draws, fluctuation, grows_with)

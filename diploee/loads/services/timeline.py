@@ -175,7 +175,7 @@ def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
 
 
 @njit(inline="always")
-def suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
+def _suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
     """Return whether instances complete a rate, with the rounding that `whole_instances` forgives.
 
     The same expression, so that instances scaled by a rate complete it.
@@ -219,7 +219,7 @@ def _served(
     next_ms: int,
 ) -> tuple[int, float, float, float]:
     """Return the end of a piece of time [ms], rates served and lost [1/s], and what waits then."""
-    enough = rate <= 0 or (serving > 0 and suffice(serving, rate, each_rps))
+    enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, each_rps))
     capacity = serving * each_rps if serving > 0 else 0.0
     if not (drain_s > 0 and (waiting > 0 or not enough)):
         out = rate if enough else capacity

@@ -104,7 +104,7 @@ def shipped_limits() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def find_limits(name_or_path: Path | str) -> Path:
+def _find_limits(name_or_path: Path | str) -> Path:
     """Return the file of limits given by path or by shipped name; there must be one."""
     return find_shipped("limits", name_or_path, shipped_limits())
 
@@ -122,6 +122,6 @@ def load_limits(name_or_path: Path | str) -> Limits:
     ScenarioError
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
-    path = find_limits(name_or_path)
+    path = _find_limits(name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
     return checked(data, Limits, partial(located, path, lines))

@@ -328,7 +328,7 @@ class _Sizing:
 
     def controls(self) -> list[BatterySpec]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits."""
-        strict = ramps_asked_for(self.limits, seen_by(self._run))
+        strict = _ramps_asked_for(self.limits, seen_by(self._run))
         if not np.isfinite(min(strict.up_w_per_s, strict.down_w_per_s)):
             fastest = float(np.abs(np.diff(self.power_w)).max()) / self.dt_s
             strict = Hold(fastest, fastest)
@@ -439,7 +439,7 @@ def _least_kept(keeps: Callable[[float], bool], most: float) -> float:
     return found
 
 
-def ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
+def _ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
     """Return the ramps that limits on ramps, swings and changes ask for together, if any."""
     up, down = [np.inf], [np.inf]
     for _, spec in limits.each():

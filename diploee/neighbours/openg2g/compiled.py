@@ -246,12 +246,12 @@ class CompiledData(ABC, Generic[M]):
         for asked in specs:
             given = source
             if given is None and not asked.batch_sizes:
-                given = default_source(data_dir, asked)
+                given = _default_source(data_dir, asked)
             spec = _with_batch_sizes(asked, given)
             sha256 = None if source is None else source.sha256(spec)
             model = cls._cached(data_dir, spec, params, sha256).find()
             if isinstance(model, str):
-                made = cls.generate([spec], given or default_source(data_dir, spec), params)
+                made = cls.generate([spec], given or _default_source(data_dir, spec), params)
                 made.save(data_dir)
                 model = made.models[spec.model_label]
             found[spec.model_label] = model
@@ -268,7 +268,7 @@ class CompiledData(ABC, Generic[M]):
         return Cached(Path(data_dir), cls.kind, made_from, parse, sha256)
 
 
-def default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
+def _default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
     """Return where a spec is measured that no source is given for: OpenG2G's folder, or the hub."""
     folder = openg2g_folder(data_dir, spec)
     return OpenG2GSource(folder) if (folder / MANIFEST).is_file() else MlEnergySource()

@@ -223,7 +223,7 @@ class ITLMixtureModel(FittedModel):
             samples = rng.choice(samples, max_samples, replace=False)
             _check(samples)
         gap_s = min(LEAST_GAP_S, smallest) if location == "minimum" else None
-        gap_s, found = fit_location(samples, smallest, gap_s, rng)
+        gap_s, found = _fit_location(samples, smallest, gap_s, rng)
         steady, stall = (0, 1) if found.mean[0] <= found.mean[1] else (1, 0)
         return cls(
             location_s=max(smallest - gap_s, 0.0),
@@ -237,7 +237,7 @@ class ITLMixtureModel(FittedModel):
         )
 
 
-def fit_location(
+def _fit_location(
     samples: Float64Array, smallest: float, gap_s: float | None, coarse_rng: np.random.Generator
 ) -> tuple[float, Mixture]:
     """Fit two lognormals with a common location."""

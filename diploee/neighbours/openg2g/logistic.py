@@ -173,7 +173,7 @@ class LogisticModel(FittedModel):
             If there is no point, the shapes differ, or a value is not finite.
         """
         x, y = _points(x, y)
-        parameters = fit_parameters(x, y)
+        parameters = _fit_parameters(x, y)
         span, steepness, midpoint, base = (float(value) for value in parameters)
         residual = y - curve(parameters, x)
         total = float(np.sum((y - y.mean()) ** 2))
@@ -198,7 +198,7 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Float64Array, Float64Ar
     return x, y
 
 
-def fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
+def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
     """Fit the curve to points, one or more; `LogisticModel.fit` says how few are handled."""
     distinct = np.unique(x).size
     if distinct == 1 or np.ptp(y) == 0:

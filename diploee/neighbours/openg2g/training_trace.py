@@ -142,7 +142,7 @@ class TrainingTrace:
     def generate(cls, params: TrainingTraceParams | None = None) -> Self:
         """Synthesise the trace of parameters; the same parameters give the same trace."""
         params = params or TrainingTraceParams()
-        return cls(params.dt_s, training_power_w(params), params)
+        return cls(params.dt_s, _training_power_w(params), params)
 
     def profile(
         self,
@@ -238,7 +238,7 @@ class TrainingTrace:
         return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))
 
 
-def training_power_w(params: TrainingTraceParams) -> Float64Array:
+def _training_power_w(params: TrainingTraceParams) -> Float64Array:
     """Synthesise the power of one GPU over each step [W], shape (n,)."""
     rng = stream(params.seed, "benchmark", "training_trace")
     n = params.n_samples

@@ -48,7 +48,7 @@ class DefaultBatchSize(BatchSizeOptimizer):
         self._batch_size = setting.default_batch_size
 
 
-class OracleBatchSize(BatchSizeOptimizer):
+class _OracleBatchSize(BatchSizeOptimizer):
     """Always the batch size of the lowest expected cost."""
 
     goes_with: ClassVar[str] = "oracle"
@@ -58,7 +58,7 @@ class OracleBatchSize(BatchSizeOptimizer):
         self._batch_size = oracle_pair(setting.workload, setting.eta).batch_size
 
 
-class MaxPowerLimit(PowerLimitOptimizer):
+class _MaxPowerLimit(PowerLimitOptimizer):
     """Always the highest power limit."""
 
     kind: Literal["max"] = "max"
@@ -68,7 +68,7 @@ class MaxPowerLimit(PowerLimitOptimizer):
         self._limit_w = dict.fromkeys(setting.batch_sizes, highest_w)
 
 
-class OraclePowerLimit(PowerLimitOptimizer):
+class _OraclePowerLimit(PowerLimitOptimizer):
     """The limit of the lowest cost per epoch of each batch size, without profiling."""
 
     kind: Literal["oracle"] = "oracle"

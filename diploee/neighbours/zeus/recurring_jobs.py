@@ -131,7 +131,7 @@ def shared_out(
 
 
 @dataclass(frozen=True)
-class ZeusInputs:
+class _ZeusInputs:
     """Inputs of a `zeus` block: the training traces, and the submissions of recurring jobs."""
 
     traces: TrainingTraces
@@ -140,7 +140,7 @@ class ZeusInputs:
 
 def read_zeus_inputs(
     name: str, spec: RecurringTraining, folder: Path, once: Callable[..., Any]
-) -> ZeusInputs:
+) -> _ZeusInputs:
     """Read what the `zeus` block of a stream names, each file by `once(read, *paths)`."""
     try:
         if spec.train is not None and spec.power is not None:
@@ -150,9 +150,9 @@ def read_zeus_inputs(
         else:
             traces = once(read_traces)
         if spec.groups is None:
-            return ZeusInputs(traces)
+            return _ZeusInputs(traces)
         groups = readable(folder / spec.groups, "zeus.groups")
-        return ZeusInputs(traces, once(read_groups, groups))
+        return _ZeusInputs(traces, once(read_groups, groups))
     except LogFormatError as error:
         raise LogFormatError(f"streams.{name}: {error}") from error
     except WorkloadError as error:
@@ -165,7 +165,7 @@ class RecurringJobs(JobSource):
     kind = "recurring"
 
     def __init__(
-        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: ZeusInputs
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: _ZeusInputs
     ) -> None:
         assert spec.zeus is not None
         super().__init__(spec, frame)

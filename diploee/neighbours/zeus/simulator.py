@@ -173,7 +173,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class TrainingRun(Epoch):
+class _TrainingRun(Epoch):
     """Cost of all epochs of a run, and its end."""
 
     converged: bool  # it reached its target
@@ -186,14 +186,14 @@ def run_once(
     stop_at_j: float = inf,
     profile: Epoch | None = None,
     max_epochs: float = 100,
-) -> TrainingRun:
+) -> _TrainingRun:
     """Run one training path, in whole epochs as Zeus' own simulator does."""
     allowed = min(stop_at_j // epoch.cost_j, max_epochs) if stop_at_j < inf else max_epochs
     converged = n_epochs <= allowed
     n_run = n_epochs if converged else allowed
     n_first = 1.0 if profile and n_run else 0.0
     first, n_rest = profile or epoch, n_run - n_first
-    return TrainingRun(
+    return _TrainingRun(
         n_first * first.time_s + n_rest * epoch.time_s,
         n_first * first.energy_j + n_rest * epoch.energy_j,
         n_first * first.cost_j + n_rest * epoch.cost_j,
@@ -227,7 +227,7 @@ class EpochTable:
 
 
 @dataclass(frozen=True)
-class _Run(TrainingRun):
+class _Run(_TrainingRun):
     """A run that was started; what comes of it is known to the simulator alone."""
 
     recurrence: int

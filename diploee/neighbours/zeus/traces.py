@@ -79,7 +79,7 @@ class _Trace(Table):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainTrace(_Trace):
+class _TrainTrace(_Trace):
     """Rows of the train trace: one training run and one target metric each."""
 
     target_metric: Float64Array = column("float64")  # validation metric
@@ -88,7 +88,7 @@ class TrainTrace(_Trace):
 
 
 @dataclass(frozen=True, eq=False)
-class PowerTrace(_Trace):
+class _PowerTrace(_Trace):
     """Rows of the power trace of one GPU model: one pair each."""
 
     power_limit_w: Float64Array = column("float64")
@@ -96,7 +96,7 @@ class PowerTrace(_Trace):
     average_power_w: Float64Array = column("float64")  # of the GPU
 
 
-def read_train_trace(path: Path | str) -> TrainTrace:
+def read_train_trace(path: Path | str) -> _TrainTrace:
     """Read ``summary_train.csv``."""
     table, values = _read(path, TRAIN_COLUMNS, "a train trace")
     key = [values[name] for name in (*NAMES, "batch_size")]
@@ -104,17 +104,17 @@ def read_train_trace(path: Path | str) -> TrainTrace:
     _refuse_twice(table, [*key, *of_run], "this run and target")
     epoch = values["target_epoch"]
     of_target = [values["target_metric"], np.where(np.isnan(epoch), np.inf, epoch)]
-    return TrainTrace(*key, *of_target)
+    return _TrainTrace(*key, *of_target)
 
 
-def read_power_trace(path: Path | str, gpu: str | None = None) -> tuple[str, PowerTrace]:
+def read_power_trace(path: Path | str, gpu: str | None = None) -> tuple[str, _PowerTrace]:
     """Read ``summary_power_<gpu>.csv``, or that of a GPU in a folder; return the GPU, too."""
     file, gpu = _power_file(Path(path), gpu)
     table, values = _read(file, POWER_COLUMNS, "a power trace")
     key = [values[name] for name in (*NAMES, "batch_size")]
     _refuse_twice(table, [*key, values["power_limit"]], "this batch size and power limit")
     figures = [values[name] for name in ("power_limit", "time_per_epoch", "average_power")]
-    return gpu, PowerTrace(*key, *figures)
+    return gpu, _PowerTrace(*key, *figures)
 
 
 def _read(
@@ -188,8 +188,8 @@ class TrainingTraces:
     """
 
     gpu: str
-    train: TrainTrace
-    power: PowerTrace
+    train: _TrainTrace
+    power: _PowerTrace
     max_power_w: float
     counts: Mapping[str, int]
 

@@ -205,7 +205,7 @@ def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 
 
 @dataclass(frozen=True)
-class Pair:
+class _Pair:
     """A batch size and a power limit of a workload, and their expected cost."""
 
     row: int  # index of the batch size
@@ -215,12 +215,12 @@ class Pair:
     cost_j: float
 
 
-def default_pair(workload: TrainingWorkload, eta: float) -> Pair:
+def default_pair(workload: TrainingWorkload, eta: float) -> _Pair:
     """Return the default batch size at the highest power limit."""
     return _pair(workload, expected_cost_j(workload, eta), workload.default_row, -1)
 
 
-def oracle_pair(workload: TrainingWorkload, eta: float) -> Pair:
+def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
     """Return the pair of the lowest expected cost: what a user who knew the traces would run.
 
     A batch size of which some path never reaches the target is only considered if there is no
@@ -236,7 +236,7 @@ def oracle_pair(workload: TrainingWorkload, eta: float) -> Pair:
 class Saving:
     """The cheapest pair under some freedom."""
 
-    pair: Pair  # batch size and power limit
+    pair: _Pair  # batch size and power limit
     fraction: float  # saved over the default pair, 0-1
 
 
@@ -282,14 +282,14 @@ def best_savings(workload: TrainingWorkload, eta: float = 1.0) -> Savings:
     return Savings(best(row, all_), best(all_, slice(-1, None)), best(all_, all_))
 
 
-def _cheapest(workload: TrainingWorkload, cost_j: Float64Array) -> Pair:
+def _cheapest(workload: TrainingWorkload, cost_j: Float64Array) -> _Pair:
     row, column = np.unravel_index(int(np.nanargmin(cost_j)), cost_j.shape)
     return _pair(workload, cost_j, int(row), int(column))
 
 
-def _pair(workload: TrainingWorkload, cost_j: Float64Array, row: int, column: int) -> Pair:
+def _pair(workload: TrainingWorkload, cost_j: Float64Array, row: int, column: int) -> _Pair:
     column %= workload.power_limits_w.size
-    return Pair(
+    return _Pair(
         row,
         column,
         int(workload.batch_sizes[row]),

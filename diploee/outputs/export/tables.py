@@ -58,7 +58,7 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
             f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
             "there is no power per GPU of all; export 'openg2g-load' or 'playback'"
         )
-    n_gpus = gpus_behind(request.run.scenario.facility, request.options.column)
+    n_gpus = _gpus_behind(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(
             f"{request.run.folder}: no node behind '{request.options.column}' has a GPU, so "
@@ -82,7 +82,7 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
     )
 
 
-def gpus_behind(facility: Facility, column: str) -> int:
+def _gpus_behind(facility: Facility, column: str) -> int:
     """Return the GPUs whose power a column holds: one pool's, or all."""
     of_pool = column.partition(".")[2]
     return sum(

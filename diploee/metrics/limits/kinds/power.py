@@ -118,7 +118,7 @@ class PeakLimit(_ClockLimit):
         yield "power", self.max_mw, 1.0, self.interval or step_ms
 
 
-class DailyEnergyLimit(_ClockLimit):
+class _DailyEnergyLimit(_ClockLimit):
     """Largest energy of a local calendar day [MWh]."""
 
     key, number = "daily_energy_mwh", "max_mwh"

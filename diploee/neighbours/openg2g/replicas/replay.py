@@ -48,7 +48,7 @@ MOST_STEPS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class ReplicaData:
+class _ReplicaData:
     """Data of a served model."""
 
     measured: ModelData  # templates of a replica's power and latency mixtures by batch size
@@ -56,13 +56,13 @@ class ReplicaData:
     shipped: bool  # whether they are the shipped ones, synthesised about published facts
 
 
-Datasets = Mapping[tuple[str, str], ReplicaData]
+Datasets = Mapping[tuple[str, str], _ReplicaData]
 """By the names of stream and model."""
 
 
 def load_replica_data(
     specs: Mapping[str, ReplicaStream], folder: Path
-) -> dict[tuple[str, str], ReplicaData]:
+) -> dict[tuple[str, str], _ReplicaData]:
     """Read the data of all models of all streams; names of data are relative to a folder."""
     found = {}
     for of_stream, spec in specs.items():
@@ -92,7 +92,7 @@ def _shipped() -> Path:
     return shipped_folder("profiles") / "serving"
 
 
-def _load(model: ReplicaModel, step_s: float, folder: Path) -> ReplicaData:
+def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
     place = find_data(model.data, folder)
     source = OpenG2GSource(place)
     specs = source.specs()
@@ -107,7 +107,7 @@ def _load(model: ReplicaModel, step_s: float, folder: Path) -> ReplicaData:
     _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
     deadline_s = model.itl_deadline_s or spec.itl_deadline_s
     setting = ModelSetting(feasible, model.batch_size, deadline_s, fits)
-    return ReplicaData(data[spec.model_label], setting, place.is_relative_to(_shipped()))
+    return _ReplicaData(data[spec.model_label], setting, place.is_relative_to(_shipped()))
 
 
 def _check_sizes(
@@ -130,7 +130,7 @@ class ReplayedModel:
         self,
         name: str,
         spec: ReplicaStream,
-        data: ReplicaData,
+        data: _ReplicaData,
         n_replicas: Int64Array,
         seed: int,
         of_stream: str,

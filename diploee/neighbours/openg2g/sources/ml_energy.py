@@ -87,7 +87,7 @@ class Summary(Record):
         )
 
 
-class Configuration(Summary):
+class _Configuration(Summary):
     """One measured configuration of a leaderboard file."""
 
     gpu_model: str
@@ -108,7 +108,7 @@ class Leaderboard(Record):
 
     model_id: str
     task: str
-    configurations: list[Configuration]
+    configurations: list[_Configuration]
 
 
 class LeaderboardSource(BenchmarkSource):
@@ -144,7 +144,7 @@ class LeaderboardSource(BenchmarkSource):
         return file.digest.hex()
 
     def _run(self, one: Measured, *_: Any) -> BenchmarkRun:
-        config: Configuration = one.data[0]
+        config: _Configuration = one.data[0]
         return config.run()
 
     def _path_of(self, spec: InferenceModelSpec) -> Path:
