@@ -23,7 +23,6 @@ from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.metrics.run_metrics import RunMetrics
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, MANIFEST, METRICS_FILE, Run, open_run
-from diploee.outputs.facility_file import FacilityFile, write_event_windows
 from diploee.outputs.folder import (
     RUN_FOLDER,
     build_manifest,
@@ -32,7 +31,7 @@ from diploee.outputs.folder import (
     serving_entries,
     write_json,
 )
-from diploee.outputs.jobs_file import JobsFile
+from diploee.outputs.parquet_files import FacilityFile, JobsFile, write_event_windows
 from diploee.plausibility import overfull_pools, run_warnings
 from diploee.power.blocks import Window
 from diploee.power.event_windows import EventWindowSearch

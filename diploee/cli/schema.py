@@ -18,7 +18,7 @@ from diploee.metrics.limits import Limits, load_limits, shipped_limits
 from diploee.metrics.limits.check import MARKS
 from diploee.metrics.limits.file import CHECK_PRIMARY
 from diploee.model import Model
-from diploee.outputs.facility_file import declared_columns
+from diploee.outputs.parquet_files import declared_columns
 from diploee.scenario import Scenario
 from diploee.scenario.key_reference import markdown_reference
 

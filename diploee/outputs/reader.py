@@ -18,9 +18,8 @@ from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, on
 from diploee.metric import Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
-from diploee.outputs.facility_file import FACILITY_FILE, ZOOMS_FOLDER, stored_columns
 from diploee.outputs.folder import MANIFEST, METRICS_FILE, SCHEMA_VERSION
-from diploee.outputs.jobs_file import JOBS_FILE
+from diploee.outputs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
 from diploee.outputs.records import Manifest, metrics_record
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.plain_data import KeyPath, Record, checked_record, grouped, read_json

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from diploee.drawing.charts import colour
 from diploee.errors import InputError
 from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
-from diploee.outputs.jobs_file import JOBS_FILE
+from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
 from diploee.reports.words import short_boundary
 from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet

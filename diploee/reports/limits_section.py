@@ -19,7 +19,7 @@ from diploee.metrics.limits import LimitReport, LimitResult, Limits, check_limit
 from diploee.metrics.limits.check import NotAssessable
 from diploee.metrics.limits.report import seen_by
 from diploee.outputs import open_run
-from diploee.outputs.facility_file import FACILITY_FILE
+from diploee.outputs.parquet_files import FACILITY_FILE
 from diploee.reports.content import PageTable, Section
 from diploee.reports.data import RunData
 from diploee.reports.grid_data import POWER_LEVEL, LimitLine

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from diploee.errors import DiploeeError, InputError
 from diploee.inputs import InputReader
-from diploee.outputs.jobs_file import JOBS_FILE
+from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.profiles import ProfileLibrary
 from diploee.progress import peak_memory_mb
 from diploee.scenario import Scenario

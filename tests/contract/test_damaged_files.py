@@ -35,7 +35,7 @@ from damages import (
 
 from diploee.errors import InputError
 from diploee.outputs import open_run
-from diploee.outputs.facility_file import METADATA_KEY as FACILITY_KEY
+from diploee.outputs.parquet_files import METADATA_KEY as FACILITY_KEY
 from diploee.profiles.store import METADATA_KEY as PROFILE_KEY
 from diploee.profiles.store import StoredProfile
 

@@ -22,7 +22,7 @@ from diploee.columns import (
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export.series import check_power_column
-from diploee.outputs.facility_file import declared_columns
+from diploee.outputs.parquet_files import declared_columns
 from diploee.profiles import ProfileLibrary
 
 AUXILIARY = Column("auxiliary_power_w", "W", "facility", "mean", "chillers", "constant load")

@@ -36,7 +36,7 @@ from diploee.learn.deconvolution.kernel import (
 from diploee.learn.fragment import calendar_lines, comments, limited
 from diploee.learn.limits import jackknife_error
 from diploee.loads.jobs.rates import hour_of_week, month_of_year
-from diploee.outputs.facility_file import stored_columns
+from diploee.outputs.parquet_files import stored_columns
 from diploee.plain_data import plain
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import DEVICE_POWER

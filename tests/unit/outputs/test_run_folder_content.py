@@ -19,7 +19,7 @@ from diploee.errors import InputError
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run
-from diploee.outputs.jobs_file import JobsFile
+from diploee.outputs.parquet_files import JobsFile
 from diploee.outputs.records import metrics_record
 from diploee.plain_data import checked_record
 from diploee.profiles import ProfileLibrary

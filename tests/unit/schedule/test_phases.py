@@ -16,7 +16,7 @@ from diploee import Run, simulate
 from diploee.errors import ScenarioError
 from diploee.metrics.cause_words import cause_words
 from diploee.scenario import Pool
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.models import StandingNodes
 from diploee.schedule import ClusterView, StrictFifo
 from diploee.schedule.schedule import NEVER_MS, Cluster, Engine
 from diploee.site import scaled

@@ -14,7 +14,7 @@ from builders import tiny_scenario
 
 from diploee.metrics.limits import Limits, check_limits
 from diploee.outputs import RunSeries
-from diploee.outputs.facility_file import timestamps
+from diploee.outputs.parquet_files import timestamps
 from diploee.power.blocks import AC_COLUMNS
 from diploee.scenario import Scenario
 
