@@ -29,11 +29,9 @@ FRONTS: dict[str, list[str]] = {
     name: names for name in PACKAGES if (names := getattr(import_module(name), "__all__", []))
 }
 NAMES = [(package, name) for package, names in FRONTS.items() for name in names]
-PAGES = [
-    *ROOT.glob("*.md"),
-    *(ROOT / "docs").rglob("*.md"),
-    *(ROOT / "notebooks").glob("*.ipynb"),
-]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+)
 
 
 def parameters_of(text: str | None) -> set[str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(os, name, raising=False)
     for name in ("SIGHUP", "pthread_sigmask"):
         monkeypatch.delattr(signal, name, raising=False)
+    monkeypatch.setattr(resource_tracker, "_HAVE_SIGMASK", False)  # Python's own of that call
 
 
 def names(folder: Path) -> list[str]:

@@ -36,10 +36,14 @@ def names(repository: Path, *, hash_seed: int, hurry_s: float) -> list[str]:
 @pytest.mark.slow
 def test_names_depend_on_neither_time_nor_hash_seed_nor_folder(tmp_path: Path) -> None:
     other = tmp_path / "another place" / "clone"
-    for folder in ("diploee", "docs", "profiles", "scenarios", "tests"):
+    for folder in ("diploee", "docs", "notebooks", "profiles", "scenarios", "tests"):
         shutil.copytree(REPOSITORY / folder, other / folder)
-    for file in ("README.md", "mkdocs.yml", "pyproject.toml"):
-        shutil.copy(REPOSITORY / file, other)
+    for file in (
+        *REPOSITORY.glob("*.md"),
+        REPOSITORY / "mkdocs.yml",
+        REPOSITORY / "pyproject.toml",
+    ):
+        shutil.copy(file, other)
     here = names(REPOSITORY, hash_seed=1, hurry_s=0)
     assert len(here) > 1_000
     assert names(other, hash_seed=2, hurry_s=1e7) == here
