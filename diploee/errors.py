@@ -44,10 +44,10 @@ class DiploeeError(Exception):
 
     def __init__(self, problems: str | Iterable[str] = "") -> None:
         lines = iter((problems,) if isinstance(problems, str) else problems)
-        told = [one_line(line) for line in islice(lines, MOST_PROBLEMS)]
+        kept = [one_line(line) for line in islice(lines, MOST_PROBLEMS)]
         if next(lines, None) is not None:
-            told.append("and more problems: mend those above first")
-        self.problems = tuple(told)
+            kept.append("and more problems: mend those above first")
+        self.problems = tuple(kept)
         super().__init__(self.problems)  # what an error that crosses processes is made of again
 
     def __str__(self) -> str:

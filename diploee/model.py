@@ -98,8 +98,8 @@ class Choices(Model):
             super().__init__(**values)
         except ValidationError as error:
             problems = plain_problems(error, type(self), values)
-            told = (f"{'.'.join(map(str, at))}: {p}" for at, p in problems)
-            raise InputError("; ".join(told)) from error
+            words = (f"{'.'.join(map(str, at))}: {p}" for at, p in problems)
+            raise InputError("; ".join(words)) from error
 
 
 def _printable(text: str) -> str:

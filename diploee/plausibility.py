@@ -188,7 +188,7 @@ def _other_boundaries(
     """Name profiles and samples that are not known to be the power of GPUs and CPU packages."""
     found: dict[tuple[str, bool, str], list[str]] = {}
     pool_of = {**pools, **{plan.stream: plan.pool for plan in plans}}
-    told = [
+    stated = [
         (c.stream, entry.profile_id, entry.provenance)
         for c in classes
         for entry in _used(library, [c])
@@ -197,7 +197,7 @@ def _other_boundaries(
         for (stream, name), of_service in curves.items()
         for sample in of_service.power.samples
     ]
-    for stream, name, provenance in told:
+    for stream, name, provenance in stated:
         if provenance.power_boundary != DEVICE_POWER:
             node_type = facility.pools[pool_of[stream]].node_type
             has_ac = facility.node_types[node_type].ac_power is not None

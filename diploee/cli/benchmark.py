@@ -156,7 +156,7 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
         for name, (curve, factor) in curves.items()
     }
     notes = [
-        f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size hardly tells it"
+        f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size hardly explains it"
         for name, of in found.items()
         if of["r2"] is not None and of["r2"] < LOW_R2
     ]

@@ -88,8 +88,8 @@ def fit_requests_command(
         zone_of(reading.utc_offset, "--utc-offset")
     confidence, zero_hour = choices.confidence, reading.zero_hour_of_week
     base, pool_name = pool_of(scenario, pool, default="serving", named=as_option)
-    told = trace_format or ("csv" if reading.columns else None)
-    with naming_the_other_command(trace, "fit-requests", told):
+    stated = trace_format or ("csv" if reading.columns else None)
+    with naming_the_other_command(trace, "fit-requests", stated):
         read = read_request_trace(
             trace,
             trace_format,

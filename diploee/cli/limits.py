@@ -97,8 +97,8 @@ def _show_sweep(found: SweepVerdicts, fail: bool, as_json: bool) -> None:
 def _show_presets(as_json: bool) -> None:
     found = {name: load_limits(path) for name, path in shipped_limits().items()}
     if as_json:
-        told = {name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()}
-        typer.echo(json.dumps(told, indent=2))
+        printed = {name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()}
+        typer.echo(json.dumps(printed, indent=2))
         return
     for name, limits in found.items():
         typer.echo(f"{name}: {limits.name}; {limits.origin or 'an example, no standard'}")

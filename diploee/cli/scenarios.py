@@ -33,7 +33,7 @@ def _list_scenarios(as_json: Json = False) -> None:
     from diploee.cli.display import show_table
     from diploee.top_level import scenarios
 
-    rows = [(name, kind, told) for kind in KINDS for name, told in scenarios(kind).items()]
+    rows = [(name, kind, about) for kind in KINDS for name, about in scenarios(kind).items()]
     if as_json:
         names = ("name", "kind", "description")
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))

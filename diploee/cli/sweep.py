@@ -132,8 +132,8 @@ def _forecast(sweep: Sweep, running: Running) -> None:
     if running.as_json:
         sys.stdout.write(json.dumps({"n_runs": n_runs, **asdict(found)}, indent=2) + "\n")
     else:
-        told = f"{n_runs:,} runs on {n_workers} of {usable_cores()} cores"
-        typer.echo(f"{sweep.name}: {told} take {found.words()}; nothing was run")
+        amount = f"{n_runs:,} runs on {n_workers} of {usable_cores()} cores"
+        typer.echo(f"{sweep.name}: {amount} take {found.words()}; nothing was run")
 
 
 def _run(sweep: Sweep, running: Running) -> SweepResult:

@@ -197,7 +197,7 @@ def _carpet(carpet: Carpet) -> Json:
     alone = {"x0": str(carpet.x[0]), "dx": MS_PER_DAY}
     names = carpet.x.dtype.kind == "U"
     days = alone if carpet.x.size == 1 and not names else _along("x", carpet.x)
-    told = "%{x}, %{y}" if names else "%{x|%a %d %b %Y}, %{y|%H:%M}"
+    place = "%{x}, %{y}" if names else "%{x|%a %d %b %Y}, %{y|%H:%M}"
     return {
         "type": "heatmap",
         **days,
@@ -210,7 +210,7 @@ def _carpet(carpet: Carpet) -> Json:
         "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {
             "text": html.escape(carpet.colour_label), "side": "right", "font": {"size": 12}}},
         "hoverongaps": False,
-        "hovertemplate": f"{told}<br><b>%{{z:.3f}} {unit}</b><extra></extra>",
+        "hovertemplate": f"{place}<br><b>%{{z:.3f}} {unit}</b><extra></extra>",
     }  # fmt: skip
 
 

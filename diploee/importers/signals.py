@@ -122,8 +122,8 @@ def _format(sheet: Sheet, spec: SignalFile) -> _SignalFormat:
     """Return the format of a file, `ANY` where it is none of them."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
-    told = (form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value))
-    return next(told, ANY)
+    stated = (form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value))
+    return next(stated, ANY)
 
 
 def _find(sheet: Sheet, patterns: str) -> str:

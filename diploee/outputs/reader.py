@@ -171,10 +171,10 @@ class Run:
             for m in shown_
             if self.values.get(m.key) is not None
         )
-        told = "".join(f"<li>{escape(warning)}</li>" for warning in self.manifest["warnings"])
+        warned = "".join(f"<li>{escape(warning)}</li>" for warning in self.manifest["warnings"])
         return (
             f"<table><caption>{escape(self.scenario.name)}, {escape(str(self.folder))}</caption>"
-            f"{rows}</table>{f'<ul>{told}</ul>' if told else ''}"
+            f"{rows}</table>{f'<ul>{warned}</ul>' if warned else ''}"
         )
 
     def boundary(self, column: str = "facility_power_w") -> str:

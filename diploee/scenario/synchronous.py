@@ -222,11 +222,13 @@ class SynchronousJob(Model):
                 f"{did_you_mean(str(name), PRESETS)}"
             )
         preset = dict(PRESETS[name])
-        told = {key for key, value in given.items() if value is not None}
+        given_keys = {key for key, value in given.items() if value is not None}
         for pair in ALTERNATIVES:
             for one, other in (pair, pair[::-1]):
-                if told & one:
-                    preset = {key: preset[key] for key in preset if key in told or key not in other}
+                if given_keys & one:
+                    preset = {
+                        key: preset[key] for key in preset if key in given_keys or key not in other
+                    }
         return {**preset, **given}
 
     @model_validator(mode="after")

@@ -205,8 +205,8 @@ def _profile(
     run: _Run, described: Path | None, numbers: Counter[str], options: MLPerfOptions
 ) -> PowerProfile:
     system = read_json(described, _System, LogFormatError) if described else _System()
-    told = options.n_nodes or _count(system.number_of_nodes, described, MAX_NODES)
-    nodes = told or len(run.logs)
+    stated = options.n_nodes or _count(system.number_of_nodes, described, MAX_NODES)
+    nodes = stated or len(run.logs)
     is_analyser = run.logs[0].name == "spl.txt"
     if len(run.logs) != nodes and not is_analyser:
         raise LogFormatError(

@@ -73,12 +73,12 @@ class _DatasetRun:
     origin: Origin  # logs of all its nodes, or their published sum
     workload: str  # class of work, as scenarios name it
     n_nodes: int  # nodes
-    name: str  # what tells it from others of its class: the Slurm job, or where it lies
+    name: str  # unique in its class: the Slurm job, or where it lies
     is_training: bool  # a job of a class, rather than a test of a served model
     paths: tuple[Path, ...]  # its logs, or its Parquet file
     place: str  # where it lies, below the data set's folder
-    slurm_id: str = ""  # its Slurm job; empty where the set does not tell
-    remarks: str = ""  # what the set's metadata tells about it
+    slurm_id: str = ""  # its Slurm job; empty where not given
+    remarks: str = ""  # remarks from the metadata of the set
 
     @property
     def profile_id(self) -> str:

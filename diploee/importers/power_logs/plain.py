@@ -295,9 +295,9 @@ def _power_column(sheet: Sheet) -> str:
     return named[0]
 
 
-def _unit_w(sheet: Sheet, name: str, told: str | None) -> float:
-    if told is not None:
-        return UNITS_W[told]
+def _unit_w(sheet: Sheet, name: str, stated: str | None) -> float:
+    if stated is not None:
+        return UNITS_W[stated]
     found = _UNIT.match(name.strip())
     unit = found["unit"] if found else ""
     known = {"w": 1.0, "watt": 1.0, "kw": 1e3, "kilowatt": 1e3}
@@ -310,8 +310,8 @@ def _unit_w(sheet: Sheet, name: str, told: str | None) -> float:
     )
 
 
-def _boundary(told: str | None, add_w: float) -> str:
-    measured = UNKNOWN_BOUNDARY if told is None else told
+def _boundary(stated: str | None, add_w: float) -> str:
+    measured = UNKNOWN_BOUNDARY if stated is None else stated
     if add_w == 0:
         return measured
     return f"{measured}, plus a constant {add_w:g} W per node, which is assumed"

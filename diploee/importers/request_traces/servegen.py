@@ -209,10 +209,10 @@ def _windows(chunk: Path) -> Iterator[tuple[str, float, float, Int64Array, Float
         return
     content = parse_json(read_bytes(path), str(path), _Dataset, LogFormatError).root
     for side in _SIDES:
-        told = {int(start): fields.get(side, "{}") for start, fields in content.items()}
-        told = {start: text for start, text in sorted(told.items()) if text != "{}"}
-        ends_s = [*list(told)[1:], np.inf]
-        for (start_s, text), end_s in zip(told.items(), ends_s[: len(told)], strict=True):
+        texts = {int(start): fields.get(side, "{}") for start, fields in content.items()}
+        texts = {start: text for start, text in sorted(texts.items()) if text != "{}"}
+        ends_s = [*list(texts)[1:], np.inf]
+        for (start_s, text), end_s in zip(texts.items(), ends_s[: len(texts)], strict=True):
             if not isinstance(text, str) or not _SHARES.fullmatch(text):
                 raise LogFormatError(
                     f"{path}: window '{start_s}': {side} is {shown(text)}, expected shares of "

@@ -62,7 +62,7 @@ class ServiceFit:
     # Requests, and share of all
     n_requests: float
     share: float
-    # Lengths; None where the trace tells none
+    # Lengths; None where the trace has none
     input_tokens: _LengthSummary | None
     output_tokens: _LengthSummary | None
     # The output length at hand that is nearest to the mean answer, by ratio [tokens]

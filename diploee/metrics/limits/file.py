@@ -91,8 +91,8 @@ class Limits(Model):
     def origin(self) -> str:
         """Source, date and status in one line; empty for a user's own."""
         status = f"status: {self.status}" if self.status else ""
-        told = "; ".join(filter(None, (self.source, self.date, status)))
-        return f"{told}; {CHECK_PRIMARY}" if told else ""
+        words = "; ".join(filter(None, (self.source, self.date, status)))
+        return f"{words}; {CHECK_PRIMARY}" if words else ""
 
 
 Limits.take(LIMITS.by_name)

@@ -84,8 +84,8 @@ class LimitResult:
             return f"{form.format(value)} {self.unit}".rstrip()
 
         limit = f"{self.key}: {self.text}, limit {sized(self.limit, '{:g}')}"
-        told = "; ".join(filter(None, (self.note, self.source)))
-        note = f" ({told})" if told else ""
+        said = "; ".join(filter(None, (self.note, self.source)))
+        note = f" ({said})" if said else ""
         if self.of_run:
             return f"{limit}: {self.verdict}, {sized(self.value)} over the run{note}"
         if not self.violations:
@@ -144,8 +144,8 @@ class LimitReport:
 
     def head(self) -> list[str]:
         """Return the verdict, where the limits come from, and what they leave out or assume."""
-        told = (self.verdict_line(), self.origin, *(f"note: {note}" for note in self.notes))
-        return [line for line in told if line]
+        said = (self.verdict_line(), self.origin, *(f"note: {note}" for note in self.notes))
+        return [line for line in said if line]
 
     def lines(self) -> list[str]:
         """Return one line for each limit."""
