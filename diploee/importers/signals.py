@@ -160,7 +160,7 @@ def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
 
 
 def _words(table: ReadTable, key: str) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    words = pc.utf8_trim_whitespace(pc.fill_null(pc.cast(table.columns[key], pa.string()), ""))
+    words = pc.utf8_trim_whitespace(table.columns[key])
     return np.array(words.to_pylist(), dtype=object)
 
 
@@ -190,7 +190,7 @@ def _of_place(table: ReadTable, place: str | None) -> ReadTable:
 def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Array:
     """Return the times of all rows [ms since 1970 in UTC]."""
     if form.time_format:
-        first = str(table.columns["time"][0].as_py() or "")
+        first = table.columns["time"][0].as_py()
         seconds = ":%S" if first.count(":") > 1 else ""
         found = stamps(table, "time", form.time_format + seconds)
     else:

@@ -107,7 +107,7 @@ def read_weather(path: Path) -> WeatherYear:
         data = data.decode("latin-1").encode()
     text = text_of(path, data, "a year of weather")
     form = _FORMATS[_format_of(text)]
-    with _told(text, form):
+    with _naming_the_file(text, form):
         frame, head = form.read(_pvlib(path), io.StringIO(text.data.decode()))
         minutes = form.minutes(frame)
         zone = timezone(timedelta(hours=float(head[form.zone])))
@@ -117,7 +117,7 @@ def read_weather(path: Path) -> WeatherYear:
     first_min, days = _checked_times(text, minutes, lines)
 
     def column(what: str, name: str, factor: float = 1.0) -> Float64Array:
-        with _told(text, form):
+        with _naming_the_file(text, form):
             return _values(text, frame, lines, what, name, factor)
 
     dry_c = column("dry-bulb temperature [deg C]", "temp_air")
@@ -176,7 +176,7 @@ def _pvlib(path: Path) -> ModuleType:
 
 
 @contextmanager
-def _told(text: Text, form: _Format) -> Iterator[None]:
+def _naming_the_file(text: Text, form: _Format) -> Iterator[None]:
     """Name the file in whatever pvlib and pandas raise about it."""
     try:
         with warnings.catch_warnings():

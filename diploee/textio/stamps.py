@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from diploee.clock import MISSING
 from diploee.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.textio.tables import ReadTable
-from diploee.textio.values import NO_TEXT, fail_values, is_text, without_missing
+from diploee.textio.values import NO_TEXT, fail_values, without_missing
 
 STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
 
@@ -65,13 +65,7 @@ class Stamps:
         first = int(np.argmax(self.there)) if self.there.any() else -1
         if first < 0 or not self.is_aware[first]:
             return None
-        try:
-            value = self.column[first].as_py()
-        except (ValueError, OverflowError, KeyError):  # a year, a zone that Python lacks
-            return UTC
-        if isinstance(value, datetime):
-            return timezone(value.utcoffset() or timedelta(0))
-        return timezone(timedelta(minutes=_minutes(value.strip())))
+        return timezone(timedelta(minutes=_minutes(self.column[first].as_py().strip())))
 
 
 def moment(us: int, zone: timezone | None) -> datetime:
@@ -87,13 +81,6 @@ def stamps(table: ReadTable, key: str, time_format: str | None = None) -> Stamps
     if key not in table:
         return Stamps(np.full(len(table), MISSING), local, None)
     column = table.columns[key]
-    if not is_text(column):
-        if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
-            words = f"column '{table.names[key]}' is of type {column.type}, expected {STAMP}"
-            table.fail(0, words)
-        zone = getattr(column.type, "tz", None)
-        us = _us(pc.cast(column, pa.timestamp("us", zone), safe=False))
-        return Stamps(us, local | (zone is not None), column)
     if time_format is not None:
         words = without_missing(column)
         return Stamps(_formatted(table, key, words, time_format), local, column)

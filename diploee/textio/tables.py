@@ -29,11 +29,9 @@ class ReadTable:
     """Some columns of a file, by what they mean to its reader."""
 
     path: Path  # named in errors
-    # The columns, all of one length: strings, or of a Parquet file its own types
-    columns: Mapping[str, Any]
+    columns: Mapping[str, Any]  # strings, all of one length
     names: Mapping[str, str]  # what the file calls them
-    # Where a row stands, of its index: ``log.csv:7`` or ``log.parquet: row 5``
-    where: Callable[[int], str]
+    where: Callable[[int], str]  # file and line of a row, of its index
     n_cut: int = 0  # 1 if the last line was cut short and left out, else 0
     # Rows that repeat the header, as in files one after the other; they are left out
     n_headers: int = 0
@@ -252,18 +250,9 @@ def _parsed(
 
 def _cut_short(body: bytes, layout: Layout) -> bytes:
     """Return lines with their first fields alone; of a layout without quotes."""
-    n_least = layout.n_least or len(layout.names)
-    raw = np.frombuffer(body, dtype=np.uint8)
-    gaps = np.flatnonzero(raw == ord(layout.delimiter))
-    ends = np.append(np.flatnonzero(raw == ord("\n")), raw.size)
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    nth = np.searchsorted(gaps, starts) + n_least - 1
-    cut = np.minimum(np.append(gaps, raw.size)[np.minimum(nth, gaps.size)], ends)
-    # Bytes from the cut of a line up to its end are left out.
-    step = np.zeros(raw.size + 1, dtype=np.int8)
-    np.add.at(step, cut, -1)
-    np.add.at(step, ends, 1)
-    return bytes(raw[np.cumsum(step[:-1], dtype=np.int8) >= 0])
+    sign = layout.delimiter.encode()
+    lines = (line.split(sign)[: layout.n_least] for line in body.split(b"\n"))
+    return b"\n".join(map(sign.join, lines))
 
 
 def _without_headers(table: ReadTable) -> ReadTable:

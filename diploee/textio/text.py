@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from diploee.errors import LogFormatError, one_line
+from diploee.errors import Brief, LogFormatError, one_line
 from diploee.tables import Int64Array
 from diploee.textio.source import open_file, read_bytes, unpacked, unpacked_pieces
 
@@ -38,7 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class Text(Brief):
     """Whole lines of a text file."""
 
     path: Path  # named in errors

@@ -63,15 +63,7 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
     """Return a column as numbers, NaN where the file has none."""
     if key not in table:
         return np.full(len(table), np.nan)
-    column = table.columns[key]
-    if is_text(column):
-        values = _from_text(table, key, kind)
-    else:
-        try:
-            values = _doubles(column)
-        except pa.ArrowException:
-            words = f"column '{table.names[key]}' is of type {column.type}, expected {kind}"
-            table.fail(0, words)
+    values = _from_text(table, key, kind)
     missing = np.isnan(values) if kind.none is None else np.isnan(values) | (values == kind.none)
     good = kind.holds(values)
     fail_values(table, key, good | missing if kind.may_miss else good & ~missing, str(kind))
@@ -113,11 +105,6 @@ def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) 
     return pc.if_else(missing, NO_TEXT, trimmed)
 
 
-def is_text(column: Any) -> bool:
-    """Return whether a column holds text."""
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
 def fail_values(table: ReadTable, key: str, good: BoolArray, expected: str) -> None:
     """Raise a `LogFormatError` about the first value of a column that is not good, if any."""
     if good.all():
@@ -134,11 +121,7 @@ def fail_values(table: ReadTable, key: str, good: BoolArray, expected: str) -> N
 
 def value_shown(table: ReadTable, key: str, row: int) -> str:
     """Return a value as text for an error message."""
-    try:
-        value = table.columns[key][row].as_py()
-    except (ValueError, OverflowError, KeyError):  # a year, a zone that Python lacks
-        return "a value out of range"
-    return shown(value.strip() if isinstance(value, str) else value)
+    return shown(table.columns[key][row].as_py().strip())
 
 
 def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from diploee.clock import MISSING, Zone, zone_of
+from diploee.errors import Brief
 from diploee.importers.registry import FileFormat
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.scenario.log_replay import GpusPerNode, LogReading
@@ -96,7 +97,7 @@ class RawJobs(Table):
 
 
 @dataclass(frozen=True, eq=False)
-class RawLog:
+class RawLog(Brief):
     """Result of reading a file."""
 
     rows: RawJobs  # one row for each row of the file that may be a job

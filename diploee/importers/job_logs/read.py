@@ -14,6 +14,7 @@ from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
 from diploee.loads.jobs.job_log import JobLog
 from diploee.plain_data import checked
+from diploee.progress import stage
 from diploee.textio.sheets import sheet_text
 from diploee.textio.text import Text
 
@@ -24,6 +25,7 @@ JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
 """The formats by name; of several that recognise a file the first is taken."""
 
 
+@stage("read log")
 def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) -> JobLog:
     """Read a job log, packed or not; a Parquet file as the CSV file of its table.
 

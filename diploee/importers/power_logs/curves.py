@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import InputError, LogFormatError, plural
+from diploee.errors import Brief, InputError, LogFormatError, plural
 from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
 from diploee.profiles.profile import PowerProfile, Provenance
@@ -77,7 +77,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class SkippedRun:
+class SkippedRun(Brief):
     """A run, or a folder of runs, that can't be read."""
 
     place: str  # which one

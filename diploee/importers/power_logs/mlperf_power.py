@@ -1,15 +1,11 @@
-"""Import the power logs of MLPerf submissions: nodes of Training, the analyser of Inference.
+"""Import the power logs of the nodes of MLPerf Training submissions.
 
-Training has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines ``power_reading``
-of each node, and the run's events in ``<benchmark>/<run>.txt``. A submission tells in its name
-whether its readings are of the AC or the DC side of the supplies. Inference has
-``results/<system>/<benchmark>/<scenario>/performance/run_1/spl.txt``, the log of PTDaemon beside
-the one of the load generator. ``systems/<system>.json`` tells the hardware of both.
+A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines ``power_reading`` of
+each node, and its events in ``<benchmark>/<run>.txt``. A submission shows by its name whether its
+readings are of the AC or the DC side of the supplies; ``systems/<system>.json`` has the hardware.
 
-ASSUMPTION: the layout of ``spl.txt``, ``Time,<month-day-year time>,Watts,<W>,...``, is from
-memory [M]. A reading that is no power, such as one below 0, failed: it is counted and bridged.
-A log that lacks the ends of its run is held there, up to a share. A run that can't be read is
-skipped and named.
+A reading that is no power, such as one below 0, failed: it is counted and bridged. A log that lacks
+the ends of its run is held there, up to a share. A run that can't be read is skipped and named.
 
 References
 ----------
@@ -22,7 +18,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,19 +48,15 @@ from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s, usable_ba
 from diploee.textio.text import Text, read_text
 
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
-ANALYSER_WINDOW_S = 1.0
-"""PTDaemon asks the analyser for means over a second [s] [M]."""
 LONG_GAP = 1.5
 """A gap is counted if it is longer than this many usual intervals."""
-PHASES = {"init": "init", "block": "training", "eval": "evaluation", "power": "test"}
+PHASES = {"init": "init", "block": "training", "eval": "evaluation"}
 """Phases by the events that begin and end them, ``init_start`` and ``init_stop``."""
-MEASURED = ("training", "test")
-"""Phases that the readings of a whole run cover."""
 STEP_GRID_MS = 100
 
 _Spans = dict[str, list[list[int]]]
 _MARK = ":::MLLOG"
-_EVENT = re.compile(rf'"({"|".join(PHASES)})_(start|begin|stop|end)"')
+_EVENT = re.compile(rf'"({"|".join(PHASES)})_(start|stop)"')
 _SIDE = re.compile(r"(?<![a-z])(ac|dc)(?![a-z])")
 _LATEST_MS = 4_102_444_800_000  # of the year 2100
 
@@ -142,8 +133,8 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     runs = _runs(root)
     if not runs:
         raise LogFormatError(
-            f"{folder}: no 'power/<run>/node_K.txt' and no 'spl.txt' in it, expected a folder of "
-            "MLPerf results; give the folder above 'results'"
+            f"{folder}: no 'power/<run>/node_K.txt' in it, expected a folder of MLPerf "
+            "results; give the folder above 'results'"
         )
     with_ac = {run.key for run in runs if run.side == "ac"}
     chosen = [
@@ -180,12 +171,6 @@ def _runs(root: Path) -> list[_Run]:
         benchmark = folder.parent.parent
         events = benchmark / f"{folder.name}.txt"
         runs.append(_Run(folder, tuple(logs), events, benchmark.parent, benchmark.name))
-    for log in root.rglob("spl.txt"):
-        if log.parent.parent.name == "performance" and log.parent.name != "ranging":
-            scenario = log.parent.parent.parent
-            benchmark, name = scenario.parent, f"{scenario.parent.name}_{scenario.name.lower()}"
-            events = log.parent / "mlperf_log_detail.txt"
-            runs.append(_Run(log.parent, (log,), events, benchmark.parent, name))
     return sorted(runs, key=lambda run: run.folder)
 
 
@@ -207,8 +192,7 @@ def _profile(
     system = read_json(described, _System, LogFormatError) if described else _System()
     stated = options.n_nodes or _count(system.number_of_nodes, described, MAX_NODES)
     nodes = stated or len(run.logs)
-    is_analyser = run.logs[0].name == "spl.txt"
-    if len(run.logs) != nodes and not is_analyser:
+    if len(run.logs) != nodes:
         raise LogFormatError(
             f"{run.folder}: {plural(len(run.logs), 'node log')} of {plural(nodes, 'node')}, "
             "expected one of each; complete the folder, or tell the nodes (--nodes)"
@@ -216,15 +200,14 @@ def _profile(
     side = run.side or options.boundary or ""
     name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))
     numbers[name] += 1
-    read = read_analyser_log if is_analyser else read_node_log
-    logs = [read(path, options.max_gap_s) for path in run.logs]
+    logs = [read_node_log(path, options.max_gap_s) for path in run.logs]
     curves = [log.curve for log in logs]
     interval_us = max(log.interval_us for log in logs)
     step_ms = max(round(interval_us / US_PER_MS / STEP_GRID_MS), 1) * STEP_GRID_MS
     # The run lasts from the first reading to the last one, and as long as it trains.
-    phases = _phases(run.events, is_analyser)
+    phases = _phases(run.events)
     moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
-    of_run_us = [t_us for name in MEASURED for span in phases.get(name, ()) for t_us in span]
+    of_run_us = [t_us for span in phases.get("training", ()) for t_us in span]
     start_us, end_us = min(moments_us + of_run_us), max(moments_us + of_run_us)
     power_w = sum_w([log.held(start_us, end_us) for log in logs], step_ms)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
@@ -237,7 +220,6 @@ def _profile(
     }
     in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
     interval_s = round(interval_us / US_PER_S, 6)
-    window_s = ANALYSER_WINDOW_S if is_analyser else None
     return measured(
         f"{name}-{numbers[name]}",
         run.benchmark,
@@ -248,10 +230,10 @@ def _profile(
         source=str(run.folder.relative_to(run.submission.parent)),
         hashes=[log.sha256 for log in logs],
         interval_s=interval_s,
-        window_s=window_s,
-        bandwidth_hz=usable_bandwidth_hz(interval_s, window_s or max(1.0, interval_s)),
+        window_s=None,
+        bandwidth_hz=usable_bandwidth_hz(interval_s, max(1.0, interval_s)),
         counts=counts,
-        notes=_notes(is_analyser, counts, bool(in_profile)),
+        notes=_notes(counts, bool(in_profile)),
         phases=in_profile,
         power_boundary=BOUNDARIES[side],
         gpu_model=system.accelerator_model_name or None,
@@ -260,10 +242,10 @@ def _profile(
     )
 
 
-def _notes(is_analyser: bool, counts: dict[str, int], has_phases: bool) -> str:
+def _notes(counts: dict[str, int], has_phases: bool) -> str:
     said = {
         "Averaging of the readings unknown: faster swings may be folded into them, and no more is "
-        "claimed than means over their interval leave.": not is_analyser,
+        "claimed than means over their interval leave.": True,
         "Readings joined by straight lines.": True,
         "Nodes that share a meter have its mean each.": counts["nodes_that_share_a_meter"],
         "No events of the same clock, so no phases.": not has_phases,
@@ -272,7 +254,7 @@ def _notes(is_analyser: bool, counts: dict[str, int], has_phases: bool) -> str:
 
 
 def read_node_log(path: Path, max_gap_s: float = 60.0) -> Device:
-    """Read the ``power_reading`` lines of a node."""
+    """Read and repair the ``power_reading`` lines of a node."""
     text = read_text(path, "MLLOG lines of power", hashed=True)
     rows = list(text.rows())
     readings = [
@@ -280,27 +262,19 @@ def read_node_log(path: Path, max_gap_s: float = 60.0) -> Device:
         for (line, _), event in zip(rows, _events(text, rows), strict=True)
         if event.key == "power_reading"
     ]
-    return _log(text, readings, max_gap_s)
-
-
-def read_analyser_log(path: Path, max_gap_s: float = 60.0) -> Device:
-    """Read a log of PTDaemon: names and values in turn, ``Time`` and ``Watts`` among them."""
-    text = read_text(path, "a log of PTDaemon", hashed=True)
-    readings = []
-    for line, row in text.rows():
-        words = [word.strip() for word in row.split(",")]
-        fields = dict(zip(words[:6:2], words[1:6:2], strict=False))
-        if "Time" not in fields or "Watts" not in fields:
-            text.fail(
-                line,
-                f"{shown(row[:60])}, expected 'Time,<time>,Watts,<W>,...'; give a log of PTDaemon",
-            )
-        try:
-            power_w = _watts(float(fields["Watts"]))
-        except ValueError:
-            power_w = np.nan
-        readings.append((line, _moment_us(text, line, fields["Time"]), power_w))
-    return _log(text, readings, max_gap_s)
+    lines, stamps_us, powers_w = zip(*readings, strict=True) if readings else ((), (), ())
+    all_us = np.array(stamps_us, dtype=np.int64)
+    kept = longest_increasing(all_us)
+    t_us, power_w = all_us[kept], np.array(powers_w, dtype=np.float64)[kept]
+    device = device_of(path, t_us, power_w, max_gap_s, lambda row: f"{path}:{lines[kept[row]]}")
+    good = ~np.isnan(power_w)
+    counts = {
+        "readings": len(readings),
+        "failed_readings": int(np.count_nonzero(~good)),
+        "readings_out_of_order": len(readings) - kept.size,
+        "gaps_bridged": int(np.count_nonzero(np.diff(t_us[good]) > LONG_GAP * device.interval_us)),
+    }
+    return replace(device, sha256=text.sha256, counts=counts)
 
 
 def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:
@@ -327,58 +301,19 @@ def _watts(value: Any) -> float:
     return float(value) if is_number and 0 <= value <= MAX_POWER_W else np.nan
 
 
-def _moment_us(text: Text, line: int, words: Any) -> int:
-    try:
-        moment = datetime.strptime(str(words), "%m-%d-%Y %H:%M:%S.%f").replace(tzinfo=UTC)
-    except ValueError:
-        text.fail(
-            line,
-            f"time is {shown(words)}, expected one such as '05-30-2024 08:50:19.056'; correct it",
-        )
-    return round(moment.timestamp() * US_PER_S)
-
-
-def _log(text: Text, readings: list[tuple[int, int, float]], max_gap_s: float) -> Device:
-    """Repair the readings of a log, each with its line, its stamp [us] and its power [W]."""
-    lines, stamps_us, powers_w = zip(*readings, strict=True) if readings else ((), (), ())
-    all_us = np.array(stamps_us, dtype=np.int64)
-    kept = longest_increasing(all_us)
-    t_us, power_w = all_us[kept], np.array(powers_w, dtype=np.float64)[kept]
-    device = device_of(
-        text.path, t_us, power_w, max_gap_s, lambda row: f"{text.path}:{lines[kept[row]]}"
-    )
-    good = ~np.isnan(power_w)
-    counts = {
-        "readings": len(readings),
-        "failed_readings": int(np.count_nonzero(~good)),
-        "readings_out_of_order": len(readings) - kept.size,
-        "gaps_bridged": int(np.count_nonzero(np.diff(t_us[good]) > LONG_GAP * device.interval_us)),
-    }
-    return replace(device, sha256=text.sha256, counts=counts)
-
-
-def _phases(path: Path, is_analyser: bool) -> _Spans:
-    """Return start and end of each phase [us], by its name.
-
-    Of the load generator those events alone are of the analyser's clock that tell its time.
-    """
+def _phases(path: Path) -> _Spans:
+    """Return start and end of each phase [us], by its name."""
     begun: dict[str, int] = {}
     found: _Spans = {}
     if not path.is_file():
         return found
     text = read_text(path, "events of a run")
     marked = ((line, row, _EVENT.search(row)) for line, row in text.rows() if _MARK in row)
-    edges = [
-        (line, row, edge)
-        for line, row, edge in marked
-        if edge and (edge[1] == "power") == is_analyser
-    ]
+    edges = [(line, row, edge) for line, row, edge in marked if edge]
     events = _events(text, [(line, row) for line, row, _ in edges])
-    for (line, _, edge), event in zip(edges, events, strict=True):
+    for (_, _, edge), event in zip(edges, events, strict=True):
         name, t_us = PHASES[edge[1]], event.time_ms * US_PER_MS
-        if is_analyser:
-            t_us = _moment_us(text, line, event.value)
-        if edge[2] in ("start", "begin"):
+        if edge[2] == "start":
             begun[name] = t_us
         elif name in begun:
             found.setdefault(name, []).append([begun.pop(name), t_us])

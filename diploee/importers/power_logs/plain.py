@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError, ProfileError, one_of, plural, shown
@@ -47,7 +46,7 @@ from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import YEARS_US, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
-from diploee.textio.values import Number, fail_values, is_text, numbers
+from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import MS_PER_DAY, MS_PER_S
 
 CLAIMED_WINDOW_S = 1.0
@@ -205,7 +204,7 @@ def _by_device(table: ReadTable, is_told: bool) -> Iterator[Int64Array]:
     """Yield the rows of each device; all where nothing tells devices apart."""
     device = np.zeros(len(table), dtype=np.int64)
     for key in (key for key in table.columns if key.startswith("device ")):
-        names = pc.fill_null(pc.cast(table.columns[key], "string"), "").to_pylist()
+        names = table.columns[key].to_pylist()
         values, found = np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)
         if not is_told and values.size == len(table):
             continue  # such as an index of the rows
@@ -218,22 +217,19 @@ def _times_us(table: ReadTable) -> Float64Array:
     """Return the times [us], NaN where a row has none."""
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
-    is_number = not is_text(column) or (first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0]))
-    is_of_day = is_text(column) and first and re.match(_OF_DAY, first[0].strip())
+    is_number = first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0])
+    is_of_day = first and re.match(_OF_DAY, first[0].strip())
     if is_of_day:
         words = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^(\d:)", r"0\1")
         words = pc.replace_substring_regex(words, _OF_DAY, r"1970-01-01 \1")
         table = replace(table, columns={"time": words})
-    if not is_number or str(column.type).startswith(("timestamp", "date")):
+    if not is_number:
         found = stamps_of_one_clock(table, "time")
         t_us = np.where(found.there, found.us.astype(np.float64), np.nan)
         if is_of_day:  # a fall by half a day or more is midnight
             falls = np.diff(t_us[found.there], prepend=-np.inf) < -US_PER_DAY / 2
             t_us[found.there] += US_PER_DAY * np.cumsum(falls)
         return t_us
-    if pa.types.is_integer(column.type):  # of epochs in ns, arrow gives no floats unasked
-        column = pc.cast(column, pa.float64(), safe=False)
-    table = replace(table, columns={"time": column})
     values = numbers(table, "time", Number(LARGEST_EPOCH, of="seconds, or an ISO date"))
     unit = _TIME_UNIT.match(table.names["time"].lower())
     scale = _named_unit_us(unit["unit"]) if unit else _epoch_unit_us(values)

@@ -58,17 +58,11 @@ class TokenCounts:
         """Add lengths."""
         self._widen(n_services)
         n_bins = EDGES.size - 1
-        bins = bins_of(tokens)
-        if n_services > 1:
-            bins += service * n_bins
-        found = np.bincount(bins, minlength=n_services * n_bins)
+        found = np.bincount(bins_of(tokens) + service * n_bins, minlength=n_services * n_bins)
         self._n_requests += found.reshape(n_services, n_bins)
-        if n_services == 1:
-            self._total_tokens[0] += tokens.sum()
-        else:
-            # Exact: a block's sums stay far below 2^53.
-            sums = np.bincount(service, weights=tokens, minlength=n_services)
-            self._total_tokens += sums.astype(np.int64)
+        # Exact: a block's sums stay far below 2^53.
+        sums = np.bincount(service, weights=tokens, minlength=n_services)
+        self._total_tokens += sums.astype(np.int64)
 
     def lengths(self, n_services: int) -> tuple[TokenLengths, ...]:
         """Return the lengths of each service."""

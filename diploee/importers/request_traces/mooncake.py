@@ -15,9 +15,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pa_json
 
 from diploee.errors import shown
 from diploee.importers.request_traces.rows import (
@@ -39,7 +36,6 @@ KEYS: dict[str, Number] = {
     "input_length": TOKENS,
     "output_length": TOKENS,
 }
-_SCHEMA = pa.schema([(key, pa.float64()) for key in KEYS])
 
 
 def recognises(text: Text) -> bool:
@@ -85,48 +81,22 @@ FORMAT = row_format("mooncake", "a Mooncake trace", recognises, rows)
 
 def _rows(block: Text) -> RequestRows:
     block, n_cut = _without_cut(block)
-    found = {key: np.zeros(0) for key in KEYS} if not block.data.strip() else _arrow_values(block)
-    if found is None:
-        found = _line_values(block)
-
-    def where(row: int) -> str:
-        lines = [number for number, _ in block.rows()]
-        return f"{block.path}:{lines[row]}"
-
+    records = list(_records(block))
+    lines = [line for line, _ in records]
+    found: dict[str, Float64Array] = {}
+    for key, kind in KEYS.items():
+        values = [record.get(key) for _, record in records]
+        found[key] = np.array([_number(value) for value in values], dtype=np.float64)
+        missing = np.array([value is None for value in values], dtype=bool)
+        for row in np.flatnonzero(~(kind.holds(found[key]) | missing))[:1].tolist():
+            problem = f"'{key}' is {shown(values[row])}, expected {kind}"
+            block.fail(lines[row], f"{problem}; correct or remove this line")
+    path = block.path
     time_ms, inputs, outputs = found.values()
-    return RequestRows(where, us_of(time_ms, "ms"), whole(inputs), whole(outputs), n_cut=n_cut)
-
-
-def _arrow_values(block: Text) -> dict[str, Float64Array] | None:
-    """Read a block with pyarrow; None where it holds anything out of the ordinary."""
-    try:
-        table = pa_json.read_json(
-            pa.BufferReader(block.data),
-            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-            parse_options=pa_json.ParseOptions(
-                explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"
-            ),
-        )
-    except pa.ArrowException:
-        return None
-    found = {key: pc.fill_null(table[key], np.nan).to_numpy() for key in KEYS}
-    usual = all((kind.holds(found[key]) | np.isnan(found[key])).all() for key, kind in KEYS.items())
-    return found if usual else None
-
-
-def _line_values(block: Text) -> dict[str, Float64Array]:
-    """Read a block line by line; slow, but it names the line that is wrong."""
-    found: dict[str, list[float]] = {key: [] for key in KEYS}
-    for line, record in _records(block):
-        for key, kind in KEYS.items():
-            value = record.get(key)
-            number = _number(value)
-            if value is not None and not kind.holds(np.array(number)):
-                block.fail(
-                    line, f"'{key}' is {shown(value)}, expected {kind}; correct or remove this line"
-                )
-            found[key].append(number)
-    return {key: np.array(values, dtype=np.float64) for key, values in found.items()}
+    times_us = us_of(time_ms, "ms")
+    return RequestRows(
+        lambda row: f"{path}:{lines[row]}", times_us, whole(inputs), whole(outputs), n_cut=n_cut
+    )
 
 
 def _number(value: object) -> float:

@@ -12,6 +12,7 @@ from diploee.importers.request_traces import azure_llm, burstgpt, mooncake, plai
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.request_traces.totals import TraceFormat, TraceReader
 from diploee.loads.services.request_trace import RequestTrace
+from diploee.progress import stage
 from diploee.textio.text import first_block
 from diploee.units import MS_PER_S
 
@@ -23,6 +24,7 @@ TRACE_FORMATS: Formats[TraceReader] = Formats(
 _LONGEST_STEP_S = 366 * 86_400
 
 
+@stage("read trace")
 def read_request_trace(
     path: Path | str,
     trace_format: str | None = None,

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from log_facts import check_log
 from pydantic import ValidationError
 
 from diploee.errors import InputError, LogFormatError
 from diploee.importers import JOB_LOG_FORMATS, read_job_log
-from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog
+from diploee.loads.jobs.job_log import MISSING_MS, JobLog
 from diploee.scenario import JobReplay
 
 ORACLE = Path(__file__).parents[3] / "oracle" / "data" / "fifo_oracle_jobs.csv.gz"
@@ -42,16 +43,95 @@ def test_the_oracle_jobs_come_in_whole() -> None:
     assert (log.jobs.start_ms == MISSING_MS).all()
 
 
-def test_usual_names_need_no_mapping(tmp_path: Path) -> None:
-    text = "job_id,class,n_nodes,submit_time,start_time,end_time,energy_j\n"
-    text += "1,llama/4,4,2024-01-01 00:00:00Z,2024-01-01 00:00:10Z,2024-01-01 00:01:00.5Z,7.5\n"
-    path = tmp_path / "jobs.csv"
-    path.write_text(text)
-    log = read_job_log(path)
-    assert log.log_format == "csv"
-    assert log.jobs.duration_ms.tolist() == [50_500]
-    assert log.jobs.energy_j.tolist() == [7.5]
-    assert log.types == ("llama/4",)
+HEAD = "submit,duration,nodes"
+USUAL = "job_id,class,n_nodes,submit_time,start_time,end_time,energy_j"
+DAY = "2024-01-01"
+NOON_MS = 1_704_110_400_000
+"""12:00 UTC on that day."""
+HOUR_MS = 3_600_000
+TASKS = ["job_id,submit,duration,nodes"]
+TASKS += [f"{name},{DAY},{run},1" for name, run in (("7", 60), ("7", 90), ("8", 60), ("7", 60))]
+
+CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
+    "usual names need no mapping": (
+        [USUAL, f"1,llama/4,4,{DAY} 00:00:00Z,{DAY} 00:00:10Z,{DAY} 00:01:00.5Z,7.5"],
+        {},
+        {"duration_ms": [50_500], "energy_j": [7.5], "types": ("llama/4",), "log_format": "csv"},
+    ),
+    "stamps of one column with offsets or none": (
+        [f"{HEAD},id", f"{DAY} 12:00:00,60,1,0", f"{DAY} 12:00:00+08:00,60,1,1",
+         f"{DAY} 12:00:00Z,60,1,2"],
+        {"utc_offset": "-06:00"},
+        {"job_ids": ("1", "2", "0"), "utc_offset_min": -360,
+         "submit_ms": [NOON_MS - 8 * HOUR_MS, NOON_MS, NOON_MS + 6 * HOUR_MS]},
+    ),
+    "the local time is the offset of most stamps": (
+        [HEAD, *(f"{DAY} 0{k}:00:00{o},60,1" for k, o in enumerate(("+02:00", "+01:00", "+01:00",
+                                                                  "Z")))],
+        {},
+        {"utc_offset_min": 60},
+    ),
+    "durations in ms": ([HEAD, f"{DAY},90,2"], {"duration_unit": "ms"}, {"duration_ms": [90]}),
+    "durations in min": (
+        [HEAD, f"{DAY},90,2"], {"duration_unit": "min"}, {"duration_ms": [5_400_000]}
+    ),
+    "no submission": (
+        ["start,end,nodes", f"{DAY} 00:00,{DAY} 00:01,2"],
+        {},
+        {"submit_ms": [NOON_MS - 12 * HOUR_MS],
+         "repaired": {"submission missing, taken as the start": 1}},
+    ),
+    "no start": (
+        ["submit,end,duration,nodes", f"{DAY} 00:00,{DAY} 00:09,60,2"],
+        {},
+        {"start_ms": [NOON_MS - 12 * HOUR_MS + 480_000],
+         "repaired": {"start missing, taken as end less run time": 1}},
+    ),
+    "rows without ids are never repeated, ends without states unknown": (
+        [HEAD, *[f"{DAY},60,2"] * 3], {}, {"job_ids": ("1", "2", "3"), "states": ["other"] * 3}
+    ),
+    "words of states of many systems": (
+        [f"{HEAD},state", *(f"{DAY},60,2,{word}" for word in (
+            "COMPLETED", " Succeeded", "CANCELLED by 1000", "CANCELLED+", "out_of_memory",
+            "TIMEOUT", "RUNNING", ""))],
+        {},
+        {"states": ["completed", "completed", "cancelled", "cancelled", "failed", "timeout",
+                    "other", "other"]},
+    ),
+    "fractions of nodes are whole ones": (
+        [HEAD, f"{DAY},60,1.5", f"{DAY},60,-3"],
+        {},
+        {"n_nodes": [2], "dropped": {"no node count": 1}},
+    ),
+    "GPUs over those of a node go before the logged nodes": (
+        [f"{HEAD},gpus", f"{DAY},60,1,8", f"{DAY},60,3,", f"{DAY},60,2,8"],
+        {"gpus_per_node": 4},
+        {"n_nodes": [2, 3, 2], "n_gpus": [8, np.nan, 8],
+         "noted": {"node count by GPUs differs from the log's": 1}},
+    ),
+    "quoted fields with delimiters and quotes": (
+        ['submit,"duration",nodes,type', f'{DAY},"60",2,"a, ""b"""', f"{DAY},60,2,c"],
+        {},
+        {"types": ('a, "b"', "c")},
+    ),
+    "ids that come back are tasks of arrays": (
+        [*TASKS, f",{DAY},60,1"],
+        {},
+        {"job_ids": ("7", "7#2", "8", "7#3", "5"), "dropped": {},
+         "noted": {"repeated job id, kept and renumbered as tasks of an array": 2}},
+    ),
+    "ids of a mapped column are those of jobs": (
+        [*TASKS, f",{DAY},60,1"],
+        {"columns": {"id": "job_id"}},
+        {"job_ids": ("7", "8", "5"), "dropped": {"repeated job id": 1, "repeated row": 1}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plain_table_is_read_by_its_columns(tmp_path: Path, name: str) -> None:
+    lines, options, expected = CASES[name]
+    check_log(read(tmp_path, "\n".join(lines) + "\n", **options), **expected)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -83,85 +163,6 @@ def test_times_in_any_form(
     assert log.is_relative == is_relative
 
 
-def test_stamps_of_one_column_may_have_offsets_or_none(tmp_path: Path) -> None:
-    times = ["2024-01-01 12:00:00", "2024-01-01 12:00:00+08:00", "2024-01-01 12:00:00Z"]
-    text = "submit,duration,nodes,id\n" + "".join(f"{t},60,1,{i}\n" for i, t in enumerate(times))
-    log = read(tmp_path, text, utc_offset="-06:00")
-    by_id = dict(zip(log.job_ids, (log.jobs.submit_ms // 3_600_000).tolist(), strict=True))
-    noon = 1_704_110_400_000 // 3_600_000  # in UTC
-    assert by_id == {"0": noon + 6, "1": noon - 8, "2": noon}
-    assert log.utc_offset_min == -360
-
-
-def test_the_offset_that_most_stamps_have_is_the_local_time(tmp_path: Path) -> None:
-    offsets = ["+02:00", "+01:00", "+01:00", "Z"]
-    rows = "".join(f"2024-01-01 0{i}:00:00{o},60,1\n" for i, o in enumerate(offsets))
-    assert read(tmp_path, "submit,duration,nodes\n" + rows).utc_offset_min == 60
-
-
-@pytest.mark.parametrize(("unit", "ms"), [("ms", 90), ("s", 90_000), ("min", 5_400_000)])
-def test_durations_have_a_unit(tmp_path: Path, unit: Any, ms: int) -> None:
-    log = read(tmp_path, "submit,duration,nodes\n2024-01-01,90,2\n", duration_unit=unit)
-    assert log.jobs.duration_ms.tolist() == [ms]
-
-
-def test_start_and_submission_stand_in_for_each_other(tmp_path: Path) -> None:
-    log = read(tmp_path, "start,end,nodes\n2024-01-01 00:00,2024-01-01 00:01,2\n")
-    assert log.jobs.submit_ms.tolist() == log.jobs.start_ms.tolist()
-    assert log.counts.repaired == {"submission missing, taken as the start": 1}
-    log = read(tmp_path, "submit,end,duration,nodes\n2024-01-01 00:00,2024-01-01 00:09,60,2\n")
-    assert (log.jobs.start_ms - log.jobs.submit_ms).tolist() == [480_000]
-    assert log.counts.repaired == {"start missing, taken as end less run time": 1}
-
-
-def test_rows_without_ids_are_never_taken_for_repeated(tmp_path: Path) -> None:
-    row = "2024-01-01,60,2\n"
-    log = read(tmp_path, "submit,duration,nodes\n" + row * 3)
-    assert log.job_ids == ("1", "2", "3")
-
-
-def test_without_a_column_of_states_the_ends_of_jobs_are_unknown(tmp_path: Path) -> None:
-    log = read(tmp_path, "submit,duration,nodes\n2024-01-01,60,2\n")
-    assert [STATES[i] for i in log.jobs.state_id] == ["other"]
-
-
-@pytest.mark.parametrize(
-    ("word", "state"),
-    [
-        ("COMPLETED", "completed"),
-        (" Succeeded", "completed"),
-        ("CANCELLED by 1000", "cancelled"),
-        ("CANCELLED+", "cancelled"),
-        ("out_of_memory", "failed"),
-        ("TIMEOUT", "timeout"),
-        ("RUNNING", "other"),
-        ("", "other"),
-    ],
-)
-def test_words_of_states_of_many_systems_are_known(tmp_path: Path, word: str, state: str) -> None:
-    log = read(tmp_path, f"submit,duration,nodes,state\n2024-01-01,60,2,{word}\n")
-    assert [STATES[i] for i in log.jobs.state_id] == [state]
-
-
-def test_fractions_of_nodes_are_whole_ones(tmp_path: Path) -> None:
-    log = read(tmp_path, "submit,duration,nodes\n2024-01-01,60,1.5\n2024-01-01,60,-3\n")
-    assert log.jobs.n_nodes.tolist() == [2]
-    assert log.counts.dropped == {"no node count": 1}
-
-
-def test_gpus_over_gpus_per_node_go_before_the_logged_nodes_and_are_noted(tmp_path: Path) -> None:
-    text = "submit,duration,nodes,gpus\n2024-01-01,60,1,8\n2024-01-01,60,3,\n2024-01-01,60,2,8\n"
-    log = read(tmp_path, text, gpus_per_node=4)
-    assert log.jobs.n_nodes.tolist() == [2, 3, 2]
-    assert log.counts.noted["node count by GPUs differs from the log's"] == 1
-    assert np.array_equal(log.jobs.n_gpus, [8, np.nan, 8], equal_nan=True)
-
-
-def test_quoted_fields_may_hold_delimiters_and_quotes(tmp_path: Path) -> None:
-    text = 'submit,"duration",nodes,type\n2024-01-01,"60",2,"a, ""b"""\n2024-01-01,60,2,c\n'
-    assert read(tmp_path, text).types == ('a, "b"', "c")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -181,72 +182,32 @@ def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read(tmp_path, text)
 
 
+TABLE = "submit,nodes,duration\n1,2,3\n"
+
+
 @pytest.mark.parametrize(
     ("text", "options", "problem"),
     [
-        ("submit,nodes\n1,2\n", {}, r"jobs.csv: no column for 'duration' or 'end', expected one"),
-        ("submit,duration\n1,2\n", {}, r"jobs.csv: no column for 'nodes' or 'gpus'"),
+        ("submit,nodes\n1,2\n", {}, r"no column for 'duration' or 'end', expected one"),
+        ("submit,duration\n1,2\n", {}, r"no column for 'nodes' or 'gpus'"),
         ("when,nodes,duration\n1,2,3\n", {}, r"no column for 'submit' or 'start'.*\{'submit': 'wh"),
-        (
-            "When,nodes,duration\n1,2,3\n",
-            {"columns": {"submit": "whem"}},
-            r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', .*did you mean 'Wh",
-        ),
-        ("submit,submit,nodes,duration\n1,1,2,3\n", {}, r"jobs.csv:1: column 'submit' is there 2"),
-        (
-            "a,b\n1,2\n",
-            {"columns": {"begin": "a"}},
-            r"jobs.csv: columns.begin: must be 'submit' or",
-        ),
-        (
-            "submit,nodes,duration\n17,2,3\n",
-            {},
-            r"jobs.csv:2: .* is '17'.* give time_format as 's'",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"duration_unit": "day"},
-            r"duration_unit: must be .*, found 'day'",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"zero_durations": "keep"},
-            r"zero_durations: must be 'drop' or",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"cpu_only": "no"},
-            r"cpu_only: must be 'keep' or 'drop'",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"states": ["done"]},
-            r"states.0: must be 'completed' or",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"states": "failed"},
-            r"states: must be a list, found 'fail",
-        ),
-        ("submit,nodes,duration\n1,2,3\n", {"states": []}, r"states: .* found an empty list"),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"gpus_per_node": 0},
-            r"gpus_per_node: must be a whole num",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"gpus_per_node": True},
-            r"gpus_per_node: must be .* true",
-        ),
-        (
-            "submit,nodes,duration\n1,2,3\n",
-            {"utc_offset": "8"},
-            r"utc_offset: unknown time zone '8'",
-        ),
-        ("submit,nodes,duration\nx,2,3\n", {"time_format": "%Y"}, r"jobs.csv:2: .*a time as '%Y'"),
+        ("When,nodes,duration\n1,2,3\n", {"columns": {"submit": "whem"}},
+         r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', .*did you mean 'Wh"),
+        ("submit,submit,nodes,duration\n1,1,2,3\n", {}, r"csv:1: column 'submit' is there 2"),
+        ("a,b\n1,2\n", {"columns": {"begin": "a"}}, r"columns.begin: must be 'submit' or"),
+        ("submit,nodes,duration\n17,2,3\n", {}, r":2: .* is '17'.* give time_format as 's'"),
+        ("submit,nodes,duration\nx,2,3\n", {"time_format": "%Y"}, r"csv:2: .*a time as '%Y'"),
+        (TABLE, {"duration_unit": "day"}, r"duration_unit: must be .*, found 'day'"),
+        (TABLE, {"zero_durations": "keep"}, r"zero_durations: must be 'drop' or"),
+        (TABLE, {"cpu_only": "no"}, r"cpu_only: must be 'keep' or 'drop'"),
+        (TABLE, {"states": ["done"]}, r"states.0: must be 'completed' or"),
+        (TABLE, {"states": "failed"}, r"states: must be a list, found 'fail"),
+        (TABLE, {"states": []}, r"states: .* found an empty list"),
+        (TABLE, {"gpus_per_node": 0}, r"gpus_per_node: must be a whole num"),
+        (TABLE, {"gpus_per_node": True}, r"gpus_per_node: must be .* true"),
+        (TABLE, {"utc_offset": "8"}, r"utc_offset: unknown time zone '8'"),
     ],
-)
+)  # fmt: skip
 def test_what_is_missing_or_not_allowed_is_said(
     tmp_path: Path, text: str, options: dict[str, Any], problem: str
 ) -> None:
@@ -289,21 +250,6 @@ def test_a_format_from_outside_may_be_named_in_a_scenario(
     assert read_job_log(path, "ours").log_format == "ours"
     with pytest.raises(InputError, match=r"^job log format 'csv' is known already"):
         JOB_LOG_FORMATS.register(JOB_LOG_FORMATS["csv"])
-
-
-def test_ids_that_come_back_are_tasks_of_arrays_unless_their_column_is_mapped(
-    tmp_path: Path,
-) -> None:
-    rows = [("7", 60), ("7", 90), ("8", 60), ("7", 60), ("", 60)]
-    lines = [f"{name},2024-01-01 00:00,{run},1" for name, run in rows]
-    text = "\n".join(["job_id,submit,duration,nodes", *lines]) + "\n"
-    log = read(tmp_path, text)
-    assert log.job_ids == ("7", "7#2", "8", "7#3", "5")
-    noted = "repeated job id, kept and renumbered as tasks of an array"
-    assert log.counts.noted[noted] == 2 and not log.counts.dropped
-    told = read(tmp_path, text, columns={"id": "job_id"})
-    assert told.job_ids == ("7", "8", "5")
-    assert told.counts.dropped == {"repeated job id": 1, "repeated row": 1}
 
 
 def test_a_parquet_file_is_read_as_the_csv_file_of_its_table(tmp_path: Path) -> None:

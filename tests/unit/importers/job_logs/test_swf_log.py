@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from log_facts import check_log
 
 from diploee.errors import InputError, LogFormatError
 from diploee.importers import read_job_log
 from diploee.loads.jobs.job_log import MISSING_MS
 
-ROW = "{job} {submit} {wait} {run} {procs} -1 -1 {requested} -1 -1 {status} 1 1 -1 1 -1 -1 -1"
+ROW = (
+    "{job} {submit} {wait} {run} {procs} -1 -1 {requested} {limit} -1 {status} {user} 1 -1 1 -1 -1"
+    " -1"
+)
 BASE = {"job": 1, "submit": 0, "wait": 10, "run": 100, "procs": 8, "requested": 8, "status": 1}
+BASE |= {"limit": -1, "user": 1}
+NODES = "; MaxNodes: 9"
+ZURICH = ["; UnixStartTime: 1000000000", "; TimeZoneString: Europe/Zurich", NODES]
 
 
 def row(**values: object) -> str:
     return ROW.format(**(BASE | values))
+
+
+def rows(**columns: list[Any]) -> list[str]:
+    """Return a row for each value of some columns."""
+    values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [row(**{"job": k, **of_row}) for k, of_row in enumerate(values)]
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -25,113 +39,128 @@ def write(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_submissions_count_from_unix_start_time_in_the_headers_zone(tmp_path: Path) -> None:
-    header = ["; UnixStartTime: 1000000000", "; TimeZoneString: Europe/Zurich", "; MaxNodes: 9"]
-    log = read_job_log(write(tmp_path, *header, row(submit=5)))
-    assert log.jobs.submit_ms.tolist() == [1_000_000_005_000]
-    assert log.jobs.start_ms.tolist() == [1_000_000_015_000]
-    assert log.utc_offset_min == 60
-    assert not log.is_relative
+ALEA = ["64 1:ppn=64:x86_64:cl_zewura#excl", "64 8:ppn=8"]
+RELATIVE = {"is_relative": True, "utc_offset_min": None, "submit_ms": [7_000]}
+CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
+    "submissions count from the start in the header's zone": (
+        [*ZURICH, row(submit=5)],
+        {},
+        {"submit_ms": [1_000_000_005_000], "start_ms": [1_000_000_015_000],
+         "utc_offset_min": 60, "is_relative": False},
+    ),
+    "the user's zone goes before the header's": (
+        [ZURICH[0], "; TimeZoneString: nonsense", NODES, row()],
+        {"utc_offset": "-05:00"},
+        {"utc_offset_min": -300},
+    ),
+    "no start": ([";", NODES, row(submit=7)], {}, RELATIVE),
+    "start 0": (["; UnixStartTime: 0", NODES, row(submit=7)], {}, RELATIVE),
+    "start unknown": (["; UnixStartTime: ?", NODES, row(submit=7)], {}, RELATIVE),
+    "nodes are processors over those of a node": (
+        ["; MaxNodes: 100", "; MaxProcs: 800", row(procs=9)],
+        {},
+        {"n_nodes": [2], "n_gpus": [np.nan]},
+    ),
+    "nodes of up to 9 processors": (
+        ["; MaxNodes: 100", "; MaxProcs: 801", row(procs=9)], {}, {"n_nodes": [1]}
+    ),
+    "nodes alone": (["; MaxNodes: 100", row(procs=9)], {}, {"n_nodes": [9]}),
+    "nodes with a remark": (
+        ["; MaxNodes: 144 (128+16)", "; MaxProcs: 288", row(procs=9)], {}, {"n_nodes": [5]}
+    ),
+    "without nodes in the header a processor is a node": (
+        ["; MaxProcs: 800", row(procs=9)],
+        {},
+        {"n_nodes": [9], "noted": {
+            "1 node = 1 processor, as the header has no MaxNodes; else give gpus_per_node": 1}},
+    ),
+    "processors per node as given": (
+        ["; MaxProcs: 800", row(procs=9)],
+        {"gpus_per_node": 4},
+        {"n_nodes": [3], "n_gpus": [9], "noted": {"1 node = 4 processors, as given": 1}},
+    ),
+    "requested processors stand in for missing ones": (
+        [NODES, *rows(procs=[-1, -1], requested=[5, -1])],
+        {},
+        {"n_nodes": [5], "dropped": {"no node count": 1}},
+    ),
+    "fractions of seconds, tabs, comments and blank lines": (
+        ["", "\t; MaxNodes: 9", "   \t", "  ; a comment ; with a semicolon",
+         " \t" + row(submit="1.25", run="0.5").replace(" ", " \t "), "; a comment between", "",
+         row(job=2, submit=3) + "   "],
+        {},
+        {"submit_ms": [1_250, 3_000], "duration_ms": [500, 100_000]},
+    ),
+    "a job without a wait has no start and stays": (
+        [NODES, row(wait=-1)], {}, {"start_ms": [MISSING_MS], "noted": {"start not known": 1}}
+    ),
+    "an unknown status is another state": (
+        [NODES, *rows(status=[1, 0, 5, -1, 9])],
+        {},
+        {"states": ["completed", "failed", "cancelled", "other", "other"]},
+    ),
+    "requested times and users": (
+        [NODES, *rows(limit=["3600", -1, 1.5], user=[7, -1, 9], submit=[0, 1, 2])],
+        {},
+        {"requested_ms": [3_600_000, 0, 1_500], "user_id": [1, 0, 3]},
+    ),
+    "Alea asks for nodes in the last of 21 fields": (
+        [row(job=k, procs=64) + f" 1 q_1d {asked[3:]}" for k, asked in enumerate(ALEA)],
+        {},
+        {"n_nodes": [1, 8], "noted": {"nodes as asked for in field 21": 2}},
+    ),
+    "Alea's processors, where those of a node are given": (
+        [row(job=k, procs=64) + f" 1 q_1d {asked[3:]}" for k, asked in enumerate(ALEA)],
+        {"gpus_per_node": 16},
+        {"n_nodes": [4, 4]},
+    ),
+    "AleaNG counts GPUs in field 19": (
+        [row(job=1, procs=336) + " 0 5585 all:excl:3x112",
+         row(job=2, procs=21504) + " 384 538 normal:excl:192x112"],
+        {},
+        {"n_nodes": [3, 192], "n_gpus": [0, 384]},
+    ),
+    "of 20 fields the last counts nodes": (
+        [row(job=k, procs=-1, requested=-1) + f" -1 {n}" for k, n in enumerate((9408, 2))],
+        {},
+        {"n_nodes": [9408, 2], "noted": {"nodes counted by field 20": 2}},
+    ),
+    "field 20 beside processors": ([row(procs=448) + " -1 8"], {}, {"n_nodes": [8]}),
+    "field 20 beside a given node": (
+        [row(procs=448) + " -1 8"], {"gpus_per_node": 64}, {"n_nodes": [7]}
+    ),
+    "field 20 beside a header": (
+        ["; MaxNodes: 100", "; MaxProcs: 3200", row(procs=448) + " -1 8"], {}, {"n_nodes": [14]}
+    ),
+}  # fmt: skip
 
 
-def test_users_zone_goes_before_the_headers(tmp_path: Path) -> None:
-    header = ["; UnixStartTime: 1000000000", "; TimeZoneString: nonsense", "; MaxNodes: 9"]
-    path = write(tmp_path, *header, row())
-    assert read_job_log(path, utc_offset="-05:00").utc_offset_min == -300
-    with pytest.raises(InputError, match=r"log.swf:2: TimeZoneString: unknown time zone 'nonsens"):
-        read_job_log(path)
-
-
-@pytest.mark.parametrize("start", ["", "; UnixStartTime: 0", "; UnixStartTime: ?"])
-def test_without_a_start_time_the_origin_is_not_known(tmp_path: Path, start: str) -> None:
-    log = read_job_log(write(tmp_path, start or ";", "; MaxNodes: 9", row(submit=7)))
-    assert log.is_relative and log.utc_offset_min is None
-    assert log.jobs.submit_ms.tolist() == [7_000]
+@pytest.mark.parametrize("name", CASES)
+def test_a_log_is_read_as_its_header_and_fields_say(tmp_path: Path, name: str) -> None:
+    lines, options, expected = CASES[name]
+    check_log(read_job_log(write(tmp_path, *lines), "swf", **options), **expected)
 
 
 @pytest.mark.parametrize(
-    ("header", "processors", "n_nodes"),
+    ("lines", "problem"),
     [
-        (["; MaxNodes: 100", "; MaxProcs: 800"], 9, 2),
-        (["; MaxNodes: 100", "; MaxProcs: 801"], 9, 1),  # nodes of up to 9 processors
-        (["; MaxNodes: 100"], 9, 9),
-        (["; MaxNodes: 144 (128+16)", "; MaxProcs: 288"], 9, 5),
+        ([ZURICH[0], "; TimeZoneString: nonsense", NODES, row()],
+         r":2: TimeZoneString: unknown time zone 'nonsens"),
+        ([NODES, row(), "", "; comment", "  ", row(job=2, submit="x"), row()],
+         r":6: column 'submit' is 'x'"),
+        ([NODES, "", row(), ";", "1 2 3", row()], r":5: 3 fields, expected 18"),
+        ([NODES, row() + " -1", row(job=2)], r":3: 18 fields, expected 19"),
     ],
-)
-def test_nodes_are_processors_over_those_of_a_node(
-    tmp_path: Path, header: list[str], processors: int, n_nodes: int
+)  # fmt: skip
+def test_a_wrong_line_is_named_by_its_number(
+    tmp_path: Path, lines: list[str], problem: str
 ) -> None:
-    log = read_job_log(write(tmp_path, *header, row(procs=processors)))
-    assert log.jobs.n_nodes.tolist() == [n_nodes]
-    assert np.isnan(log.jobs.n_gpus).all()
-
-
-def test_without_a_node_count_in_the_header_a_processor_is_a_node_and_noted(tmp_path: Path) -> None:
-    path = write(tmp_path, "; MaxProcs: 800", row(procs=9))
-    log = read_job_log(path)
-    assert log.jobs.n_nodes.tolist() == [9]
-    (rule,) = (cause for cause in log.counts.noted if cause.startswith("1 node = 1 processor, as"))
-    assert "gpus_per_node" in rule
-    log = read_job_log(path, gpus_per_node=4)
-    assert log.jobs.n_nodes.tolist() == [3]
-    assert log.jobs.n_gpus.tolist() == [9]
-    assert log.counts.noted["1 node = 4 processors, as given"] == 1
-
-
-def test_requested_processors_stand_in_for_missing_allocated_ones(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        "; MaxNodes: 9",
-        row(job=1, procs=-1, requested=5),
-        row(job=2, procs=-1, requested=-1),
-    )
-    log = read_job_log(path)
-    assert log.jobs.n_nodes.tolist() == [5]
-    assert log.counts.dropped == {"no node count": 1}
-
-
-def test_fractions_of_seconds_tabs_comments_and_blank_lines_are_read(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        "",
-        "\t; MaxNodes: 9",
-        "   \t",
-        "  ; a comment ; with a semicolon",
-        " \t" + row(submit="1.25", run="0.5").replace(" ", " \t "),
-        "; a comment between the rows",
-        "",
-        row(job=2, submit=3) + "   ",
-    )
-    log = read_job_log(path)
-    assert log.jobs.submit_ms.tolist() == [1_250, 3_000]
-    assert log.jobs.duration_ms.tolist() == [500, 100_000]
-
-
-def test_line_numbers_count_comments_and_blank_lines(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, "; MaxNodes: 9", row(), "", "; comment", "  ", row(job=2, submit="x"), row()
-    )
-    with pytest.raises(LogFormatError, match=r"log.swf:6: column 'submit' is 'x'"):
-        read_job_log(path)
-    path = write(tmp_path, "; MaxNodes: 9", "", row(), ";", "1 2 3", row())
-    with pytest.raises(LogFormatError, match=r"log.swf:5: 3 fields, expected 18"):
-        read_job_log(path)
-
-
-def test_a_job_without_a_wait_has_no_start_and_stays(tmp_path: Path) -> None:
-    log = read_job_log(write(tmp_path, "; MaxNodes: 9", row(wait=-1)))
-    assert log.jobs.start_ms.tolist() == [MISSING_MS]
-    assert log.counts.noted == {"start not known": 1}
-
-
-def test_unknown_status_is_another_state(tmp_path: Path) -> None:
-    rows = [row(job=job, status=status) for job, status in enumerate((1, 0, 5, -1, 9))]
-    log = read_job_log(write(tmp_path, "; MaxNodes: 9", *rows))
-    assert log.jobs.state_id.tolist() == [0, 1, 2, 4, 4]
+    with pytest.raises(InputError, match=f"log.swf{problem}"):
+        read_job_log(write(tmp_path, *lines))
 
 
 def test_blocks_of_text_end_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["; MaxNodes: 9", *(row(job=i, submit=3 * i).replace(" ", "   ") for i in range(200))]
+    lines = [NODES, *(row(job=i, submit=3 * i).replace(" ", "   ") for i in range(200))]
     path = write(tmp_path, *lines)
     whole = read_job_log(path)
     monkeypatch.setattr("diploee.textio.text.CHUNK_BYTES", 50)
@@ -145,66 +174,15 @@ def test_blocks_of_text_end_at_any_line(tmp_path: Path, monkeypatch: pytest.Monk
 def test_submissions_after_1980_count_from_1970_whatever_the_header_says(
     tmp_path: Path, header: list[str]
 ) -> None:
-    rows = [row(job=1, submit=1_356_996_147), row(job=2, submit=1_356_996_695, wait=71)]
-    log = read_job_log(write(tmp_path, "; MaxNodes: 9", *header, *rows), utc_offset="Europe/Prague")
-    assert log.jobs.submit_ms.tolist() == [1_356_996_147_000, 1_356_996_695_000]
-    assert log.jobs.start_ms.tolist()[1] == 1_356_996_766_000
-    assert not log.is_relative and log.utc_offset_min == 60
+    lines = rows(submit=[1_356_996_147, 1_356_996_695], wait=[10, 71])
+    log = read_job_log(write(tmp_path, NODES, *header, *lines), utc_offset="Europe/Prague")
+    start_ms = [1_356_996_157_000, 1_356_996_766_000]
+    check_log(log, start_ms=start_ms, is_relative=False, utc_offset_min=60)
 
 
 def test_a_named_zone_of_the_header_has_its_summer_time(tmp_path: Path) -> None:
     noons_s = [1_704_106_800, 1_719_828_000]  # 12:00 in Stockholm on 1 January and 1 July 2024
-    header = ["; UnixStartTime: 1704063600", "; TimeZoneString: Europe/Stockholm", "; MaxNodes: 9"]
-    rows = [row(job=k, submit=noon_s - 1_704_063_600) for k, noon_s in enumerate(noons_s)]
-    log = read_job_log(write(tmp_path, *header, *rows))
+    header = ["; UnixStartTime: 1704063600", "; TimeZoneString: Europe/Stockholm", NODES]
+    lines = rows(submit=[noon_s - 1_704_063_600 for noon_s in noons_s])
+    log = read_job_log(write(tmp_path, *header, *lines))
     assert (log.zone.local_ms(log.jobs.submit_ms) // 3_600_000 % 24).tolist() == [12, 12]
-
-
-def test_alea_asks_for_nodes_in_the_last_of_21_fields(tmp_path: Path) -> None:
-    rows = [
-        row(job=1, procs=64) + " {1241,1241} q_1d 1:ppn=64:x86_64:cl_zewura#excl",
-        row(job=2, procs=64) + " {1273,1255} q_1d 8:ppn=8",
-    ]
-    log = read_job_log(write(tmp_path, *rows))
-    assert log.jobs.n_nodes.tolist() == [1, 8]
-    assert np.isnan(log.jobs.n_gpus).all()
-    assert log.counts.noted == {"nodes as asked for in field 21": 2}
-    assert read_job_log(write(tmp_path, *rows), gpus_per_node=16).jobs.n_nodes.tolist() == [4, 4]
-
-
-def test_aleang_counts_gpus_in_field_19(tmp_path: Path) -> None:
-    rows = [
-        row(job=1, procs=336) + " 0 5585 all:excl:3x112",
-        row(job=2, procs=21504) + " 384 538 normal:excl:192x112",
-    ]
-    log = read_job_log(write(tmp_path, *rows))
-    assert log.jobs.n_nodes.tolist() == [3, 192]
-    assert log.jobs.n_gpus.tolist() == [0, 384]
-
-
-def test_of_20_fields_the_last_counts_nodes_where_processors_tell_none(tmp_path: Path) -> None:
-    rows = [row(job=k, procs=-1, requested=-1) + f" -1 {n}" for k, n in enumerate((9408, 2))]
-    log = read_job_log(write(tmp_path, *rows))
-    assert log.jobs.n_nodes.tolist() == [9408, 2]
-    assert log.counts.noted == {"nodes counted by field 20": 2}
-    cores = row(procs=448) + " -1 8"
-    assert read_job_log(write(tmp_path, cores)).jobs.n_nodes.tolist() == [8]
-    assert read_job_log(write(tmp_path, cores), gpus_per_node=64).jobs.n_nodes.tolist() == [7]
-    header = ["; MaxNodes: 100", "; MaxProcs: 3200"]
-    assert read_job_log(write(tmp_path, *header, cores)).jobs.n_nodes.tolist() == [14]
-
-
-def test_all_lines_have_as_many_fields_as_the_first(tmp_path: Path) -> None:
-    path = write(tmp_path, "; MaxNodes: 9", row() + " -1", row(job=2))
-    with pytest.raises(LogFormatError, match=r"log.swf:3: 18 fields, expected 19"):
-        read_job_log(path)
-
-
-def test_requested_times_and_users_are_read_and_missing_ones_are_zero(tmp_path: Path) -> None:
-    rows = [row(job=k, submit=k).split() for k in range(3)]
-    for fields, requested, user in zip(rows, ("3600", "-1", "1.5"), ("7", "-1", "9"), strict=True):
-        fields[8], fields[11] = requested, user
-    jobs = read_job_log(write(tmp_path, "; MaxNodes: 9", *map(" ".join, rows))).jobs
-    assert jobs.requested_ms.tolist() == [3_600_000, 0, 1_500]
-    first, none, other = jobs.user_id.tolist()
-    assert none == 0 and 0 < first != other > 0
