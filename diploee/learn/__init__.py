@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from diploee.learn.calendar import FitChoices as FitChoices
-    from diploee.learn.deconvolution.recover import RecoveredWeights as RecoveredWeights
-    from diploee.learn.deconvolution.recover import recover_weights as recover_weights
+    from diploee.learn.deconvolution import RecoveredWeights as RecoveredWeights
+    from diploee.learn.deconvolution import mean_job as mean_job
+    from diploee.learn.deconvolution import recover_weights as recover_weights
     from diploee.learn.jobs.arrivals import ArrivalFit as ArrivalFit
     from diploee.learn.jobs.arrivals import JobFitOptions as JobFitOptions
     from diploee.learn.jobs.class_fits import ClassFit as ClassFit

@@ -7,8 +7,9 @@ months are kept where they differ by more than chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -22,26 +23,23 @@ from diploee.learn.week_shape import IN_WORDS, CalendarChoice, Detail, WeekShape
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
 from diploee.model import Choices
 from diploee.scenario import Calendar
-from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
     DAYS_PER_WEEK,
     HOURS_PER_DAY,
     HOURS_PER_WEEK,
     MONTHS_PER_YEAR,
-    MS_PER_DAY,
 )
 
 MIN_SIGHTINGS = 2
 """Times that an hour of the week (or of the day) must have been observed to get its own weight."""
 
 MIN_SEEN_H = 0.5
-"""The same of a trace that no week can be held out of [h]."""
+"""Least observed time of each hour of the week (or of the day) in a request trace too short to hold
+out weeks [h]."""
 
 MIN_DAYS_OF_MONTH = 27
 """Days of every calendar month that must have been observed to fit weights of months."""
-
-ENOUGH_DAYS_OF_MONTH = 7
-"""Days of a month of a trace that must have been seen for a weight of its own, where asked for."""
 
 MONTHS_BELOW = 0.01
 """Probability that months differ so by chance below which they are kept."""
@@ -99,12 +97,13 @@ class MonthTest:
 
 @dataclass(frozen=True, eq=False)
 class CalendarFit:
-    """Fitted calendar weights and the counts that they expect."""
+    """Fitted calendar weights of counted steps."""
 
+    steps: Counts
+    exposure: Float64Array  # of each step: hours that the span covers, or 1 where rates are by step
     shape: WeekShape  # rates of the hours of the week per unit of exposure, and why these
     has_months: bool  # whether the groups of the shape are months; else there is one
     months: MonthTest | None  # whether months differ; None where that was not asked
-    expected: Float64Array  # expected count of every step of the span
 
     @property
     def detail(self) -> Detail:
@@ -118,7 +117,7 @@ class CalendarFit:
 
     @property
     def n_day_parameters(self) -> int:
-        """Parameters that tell days apart."""
+        """Parameters of a day's total: days of the week, and months."""
         of_week = DAYS_PER_WEEK if self.detail in ("day_and_hour", "hour_of_week") else 1
         return of_week + (MONTHS_PER_YEAR - 1 if self.has_months else 0)
 
@@ -133,8 +132,8 @@ class CalendarFit:
         return self.shape.of_group / self._of_year if self.has_months else None
 
     @property
-    def jobs_per_hour(self) -> float:
-        """Mean rate over a week and a year."""
+    def mean_rate(self) -> float:
+        """Mean rate over a week and a year, per unit of exposure."""
         return self._of_year * float(self.shape.rate.mean())
 
     @property
@@ -144,9 +143,27 @@ class CalendarFit:
             return float(of_group[0])
         return float(of_group @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
 
-    def group(self, steps: Counts) -> Int64Array:
-        """Return the group of each step: its month, or 0 where months are not fitted."""
-        return steps.month if self.has_months else np.zeros_like(steps.start_ms)
+    @property
+    def of_month(self) -> Float64Array:
+        """Factor of the group of each step: its month, where months are fitted."""
+        group = self.steps.month if self.has_months else np.zeros_like(self.steps.start_ms)
+        return self.shape.of_group[group]
+
+    @cached_property
+    def expected(self) -> Float64Array:
+        """Expected count of every step of the span."""
+        return self.shape.rate[self.steps.hour_of_week] * self.of_month * self.exposure
+
+    def laid(self) -> Float64Array:
+        """Return what months as a scenario lays them, smoothly, have over those of the fit."""
+        ones = np.ones(self.steps.counts.size)
+        if self.month_weight is None:
+            return ones
+        calendar = Calendar(hour_of_week=tuple(self.week_weight), month=tuple(self.month_weight))
+        hours, of_hour = np.unique(self.steps.hour, return_inverse=True)
+        smooth = month_factors(calendar, hours)[of_hour]
+        stepped = self.month_weight[self.steps.month]
+        return np.divide(smooth, stepped, out=ones, where=stepped > 0)
 
 
 def fit_calendar(
@@ -158,31 +175,23 @@ def fit_calendar(
     # Of a span too short for weeks, days are held out.
     length = HOURS_PER_WEEK if "day_and_hour" in allowed else HOURS_PER_DAY
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // length
-    fit = _fitted(hours, hours.coverage, block, allowed, wanted, months is None, choice)
-    rate = fit.shape.rate[hours.hour_of_week] * fit.shape.of_group[fit.group(hours)]
-    return replace(fit, expected=rate * hours.coverage)
+    fitted = _fitted(hours, hours.coverage, block, allowed, wanted, months is None, choice)
+    return CalendarFit(hours, hours.coverage, *fitted)
 
 
 def fit_step_calendar(
     steps: Counts, has_dates: bool, months: bool | None = None, choice: CalendarChoice = "auto"
 ) -> CalendarFit:
     """Fit calendar weights to the requests of steps of an hour or less; rates are per step."""
-    n_seen = int(well_seen_months(steps).sum()) if has_dates else 0
-    if months and n_seen < 2:
-        raise WorkloadError(
-            f"weights of the months: the span holds {n_seen} months for {ENOUGH_DAYS_OF_MONTH} "
-            "days, expected 2 at least, with dates; give a longer span, or leave the months out"
-        )
     hours = steps.hourly()
-    wanted = covers_months(hours.month, hours.coverage) if months is None else months
+    wanted = wants_months(hours.month, hours.coverage, months if has_dates else False)
     allowed = _seen_details(hours, MIN_SIGHTINGS - ROUNDING)
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
     if len(allowed) < len(IN_WORDS):  # no week can be held out: the finest that was seen
         allowed, block = _seen_details(hours, MIN_SEEN_H), np.zeros_like(block)
     n_steps = np.rint(hours.coverage * (hours.step_ms / steps.step_ms))
-    fit = _fitted(hours, n_steps, block, allowed, wanted and has_dates, months is None, choice)
-    rate = fit.shape.rate[steps.hour_of_week] * fit.shape.of_group[fit.group(steps)]
-    return replace(fit, expected=rate)
+    fitted = _fitted(hours, n_steps, block, allowed, wanted, months is None, choice)
+    return CalendarFit(steps, np.ones(steps.counts.size), *fitted)
 
 
 def _fitted(
@@ -193,8 +202,8 @@ def _fitted(
     has_months: bool,
     are_tested: bool,
     choice: CalendarChoice,
-) -> CalendarFit:
-    """Fit the week, then the months too where they are wanted and differ; nothing is expected."""
+) -> tuple[WeekShape, bool, MonthTest | None]:
+    """Fit the week, then the months too where they are wanted and differ, as `CalendarFit`."""
     counts, slot = hours.counts, hours.hour_of_week
 
     def shape_of(group: Int64Array) -> WeekShape:
@@ -206,7 +215,7 @@ def _fitted(
         has_months = test.differ
     if has_months:
         shape = shape_of(hours.month)
-    return CalendarFit(shape, has_months, test, np.zeros(0))
+    return shape, has_months, test
 
 
 def _seen_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
@@ -235,19 +244,13 @@ def covers_months(month: Int64Array, coverage: Float64Array) -> bool:
     return bool(seen.min() >= MIN_DAYS_OF_MONTH * HOURS_PER_DAY - ROUNDING)
 
 
-def well_seen_months(steps: Counts) -> BoolArray:
-    """Return which months were seen for `ENOUGH_DAYS_OF_MONTH`, shape (12,)."""
-    seen_ms = np.bincount(steps.month, minlength=MONTHS_PER_YEAR) * steps.step_ms
-    return np.asarray(seen_ms >= ENOUGH_DAYS_OF_MONTH * MS_PER_DAY, dtype=bool)
-
-
 def _months_differ(
     counts: Float64Array, expected: Float64Array, month: Int64Array, hour: Int64Array
 ) -> MonthTest:
     """Compare months with the weeks within them, or with those of other years.
 
     Weighted analysis of variance (Fisher 1925) of counts over what a calendar without months
-    expects. Weeks that hang together make months differ too: only years tell that apart.
+    expects. Correlated weeks can look like months: only several years can separate the two.
     """
     year = (np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]) // MONTHS_PER_YEAR
     of_year = np.unique(year * MONTHS_PER_YEAR + month)
@@ -268,37 +271,28 @@ def _months_differ(
     return MonthTest(f, freedom, float(stats.f.sf(f, *freedom)), within)
 
 
-def laid_over_stepped(
-    month_weight: Float64Array, week_weight: Float64Array, month: Int64Array, hour: Int64Array
-) -> Float64Array:
-    """Return the months as a scenario lays them over the weights that were fitted."""
-    laid = Calendar(hour_of_week=tuple(week_weight), month=tuple(month_weight))
-    hours, of_hour = np.unique(hour, return_inverse=True)
-    stepped = month_weight[month]
-    smooth = month_factors(laid, hours)[of_hour]
-    return np.divide(smooth, stepped, out=np.ones_like(stepped), where=stepped > 0)
-
-
 def week_limits(
-    hours: Counts,
     fit: CalendarFit,
-    dispersion: float,
     confidence: float,
+    dispersion: float = 0.0,
     day_dispersion: float = 0.0,
+    factor: float = 1.0,
 ) -> tuple[Float64Array, Float64Array]:
     """Return the confidence limits of the weights of the hours of the week.
 
     The total that a weight comes from is Poisson, or negative binomial with a shape of (number of
     its hours) / dispersion; the limits are exact, as Garwood's (1936) and as Clopper and Pearson's
-    (1934). A product of days and hours has the relative variances of both. The uncertainty of the
-    overall rate, far smaller, is left out, and so is the bias of smoothed weights.
+    (1934). Where there is no dispersion its variance is `factor` times that of Poisson counts. A
+    product of days and hours has the relative variances of both. The uncertainty of the overall
+    rate, far smaller, is left out, and so is the bias of smoothed weights.
     """
-    # What a weight of 1 would have brought in each hour, seasons included.
-    of_month = 1.0 if fit.month_weight is None else fit.month_weight[hours.month]
-    unit = fit.jobs_per_hour * of_month * hours.coverage
+    steps = fit.steps
+    # What a weight of 1 would have brought in each step, seasons included.
+    of_month = 1.0 if fit.month_weight is None else fit.month_weight[steps.month]
+    unit = fit.mean_rate * of_month * fit.exposure
     of_slot, seen, in_slot = (
-        np.bincount(hours.hour_of_week, x, HOURS_PER_WEEK).reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
-        for x in (unit, hours.coverage, hours.counts)
+        np.bincount(steps.hour_of_week, x, HOURS_PER_WEEK).reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
+        for x in (unit, steps.coverage, steps.counts)
     )
 
     def totals(axes: tuple[int, ...], together: int = 1) -> tuple[Float64Array, Float64Array]:
@@ -319,7 +313,7 @@ def week_limits(
     if spread.any():
         low, high = negative_binomial_limits(total, 1 / spread, confidence)
     else:
-        low, high = poisson_limits(total, 1.0, confidence)
+        low, high = poisson_limits(total, factor, confidence)
     # A weight without a count is bounded by what would have been seen.
     least = np.maximum(of_slot, ROUNDING)
     per_count = np.where(total > 0, weight / np.maximum(total, ROUNDING), 1 / least)
@@ -327,27 +321,32 @@ def week_limits(
 
 
 def month_limits(
-    hours: Counts, fit: CalendarFit, confidence: float
+    fit: CalendarFit, confidence: float, factor: float | None = None
 ) -> tuple[Float64Array | None, Float64Array | None]:
-    """Return the confidence limits of the months' weights, from the scatter of daily counts."""
+    """Return the confidence limits of the months' weights.
+
+    The variance of counts is `factor` times that of Poisson counts, by default that of daily ones.
+    """
     if not fit.has_months:
         return None, None
-    total = sums(hours.month, hours.counts, MONTHS_PER_YEAR)
-    factor = max(_daily_scatter(hours, fit), 1.0)
+    steps = fit.steps
+    total = sums(steps.month, steps.counts, MONTHS_PER_YEAR)
+    factor = max(_daily_scatter(fit), 1.0) if factor is None else factor
     low, high = poisson_limits(total, factor, confidence)
-    of_week = fit.jobs_per_hour * fit.week_weight[hours.hour_of_week] * hours.coverage
-    unit = np.bincount(hours.month, of_week, MONTHS_PER_YEAR)
+    of_week = fit.mean_rate * fit.week_weight[steps.hour_of_week] * fit.exposure
+    unit = np.bincount(steps.month, of_week, MONTHS_PER_YEAR)
     return low / unit, high / unit
 
 
-def _daily_scatter(hours: Counts, fit: CalendarFit) -> float:
+def _daily_scatter(fit: CalendarFit) -> float:
     """Return the variance of daily counts about the calendar over their mean; 1 for Poisson."""
-    n_days = hours.counts.size // HOURS_PER_DAY
+    counts = fit.steps.counts
+    n_days = counts.size // HOURS_PER_DAY
     if n_days < 2:
         return 1.0
     whole = n_days * HOURS_PER_DAY
-    seen = hours.counts[:whole].reshape(n_days, -1).sum(axis=1)
+    seen = counts[:whole].reshape(n_days, -1).sum(axis=1)
     expected = fit.expected[:whole].reshape(n_days, -1).sum(axis=1)
     busy = expected > 0
-    freedom = max(1.0, busy.sum() * (1 - fit.n_parameters / hours.counts.size))
+    freedom = max(1.0, busy.sum() * (1 - fit.n_parameters / counts.size))
     return float(((seen - expected)[busy] ** 2 / expected[busy]).sum() / freedom)

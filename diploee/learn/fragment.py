@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of
-from diploee.files import Writing, check_file, writing
+from diploee.files import check_file, writing
 from diploee.importers import JOB_LOG_FORMATS, TRACE_FORMATS
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import servegen
@@ -36,23 +36,12 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 WIDTH = 100
 
 
-def check_places(
-    out: Path | None,
-    force: bool,
-    *inputs: Path | str | None,
-    plots: Path | None = None,
-    named: Named = str,
+def check_place(
+    out: Path | None, force: bool, *inputs: Path | str | None, named: Named = str
 ) -> None:
-    """Raise `InputError`, before any work, if a fragment or its pictures can't go to a place."""
+    """Raise `InputError`, before any work, if a fragment can't go to a place."""
     if out is not None:
         check_file(out, force, inputs=inputs, option=named("out"))
-    if plots is None:
-        return
-    if out is not None and plots.absolute() == out.absolute():
-        raise InputError(
-            f"{named('plots')}: {plots} is the file of {named('out')}; give a folder of its own"
-        )
-    check_file(plots / "week.png", force, inputs=inputs, option=named("plots"))
 
 
 def pool_of(
@@ -135,19 +124,11 @@ def _told_from(folder: Path, old: Path, data: Any) -> Any:
     return Path(os.path.relpath(old / data, folder)).as_posix()
 
 
-def write_fragment(
-    text: str,
-    out: Path | None,
-    force: bool,
-    plots: Path | None = None,
-    draw: Callable[[Path, Writing], list[Path]] | None = None,
-) -> list[Path]:
-    """Write a fragment and its pictures, where they were asked for, together; return the files."""
-    with writing(force) as files:
-        if out is not None:
+def write_fragment(text: str, out: Path | None, force: bool) -> None:
+    """Write a fragment where it was asked for."""
+    if out is not None:
+        with writing(force) as files:
             files.file(out).write_text(text, encoding="utf-8")
-        drawn = [] if plots is None or draw is None else draw(plots, files)
-    return drawn if out is None else [out, *drawn]
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from diploee.errors import Brief
 from diploee.learn.calendar import (
     CalendarFit,
     FitChoices,
     fit_calendar,
-    laid_over_stepped,
     month_limits,
     week_limits,
 )
@@ -36,9 +36,9 @@ ArrivalKind = Literal["auto", "poisson", "gamma"]
 class JobFitOptions(FitChoices):
     """Options of a fit of a job log."""
 
-    durations: Literal["quantiles", "lognormal", "profile"] = Field(
+    durations: Literal["quantiles", "profile"] = Field(
         default="quantiles",
-        description="Durations: quantiles, lognormal mixtures or profile's own.",
+        description="Durations: quantiles, or the profile's own.",
     )
     arrivals: ArrivalKind = Field(
         default="auto",
@@ -51,7 +51,7 @@ class JobFitOptions(FitChoices):
 
 
 @dataclass(frozen=True, eq=False)
-class ArrivalFit:
+class ArrivalFit(Brief):
     """When jobs are submitted."""
 
     hours: Counts  # submissions per clock hour; jobs that come together, as an array, are one
@@ -85,12 +85,8 @@ def fit_arrivals(
     hours = replace(hours, counts=counts)
     calendar = fit_calendar(hours, options.months, options.calendar)
     whole = hours.coverage == 1  # a part of an hour ends with a submission: its count is no draw
-    expected = calendar.expected
-    if (of_months := calendar.month_weight) is not None:
-        # Months as a scenario lays them, going over into each other.
-        week = calendar.week_weight
-        expected = expected * laid_over_stepped(of_months, week, hours.month, hours.hour)
-    expected = expected[whole]
+    # Months as a scenario lays them, going over into each other.
+    expected = (calendar.expected * calendar.laid())[whole]
     per_submission = float(jobs.sum() / hours.counts.sum())
     starts_ms = hours.start_ms[whole]
     weeks = fit_weeks(starts_ms, MS_PER_H, jobs[whole], expected * per_submission, confidence)
@@ -118,7 +114,7 @@ def fit_arrivals(
             dispersion = min(scatter.dispersion, MAX_DISPERSION)
         if scatter.day_low > 0:
             day_dispersion = min(scatter.day, MAX_DISPERSION)
-    per_day = calendar.jobs_per_hour * HOURS_PER_DAY * per_submission
+    per_day = calendar.mean_rate * HOURS_PER_DAY * per_submission
     # Weeks, or days where there are few weeks; the last one may be longer.
     length = HOURS_PER_WEEK if jobs.size >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
     starts = np.arange(0, max(jobs.size - length + 1, 1), length)
@@ -128,8 +124,8 @@ def fit_arrivals(
     return ArrivalFit(
         hours,
         calendar,
-        *week_limits(hours, calendar, dispersion or 0.0, confidence, day_dispersion or 0.0),
-        *month_limits(hours, calendar, confidence),
+        *week_limits(calendar, confidence, dispersion or 0.0, day_dispersion or 0.0),
+        *month_limits(calendar, confidence),
         per_day,
         per_day * low,
         per_day * high,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from scipy import special, stats
 
+from diploee.errors import Brief
 from diploee.learn.jobs.classes import JobGroups
-from diploee.learn.jobs.durations import DurationFit, DurationKind, fit_durations, ks_distance
+from diploee.learn.jobs.durations import DurationFit, fit_durations, ks_distance
 from diploee.learn.limits import closed_shares, share_limits
 from diploee.loads.jobs.job_log import JobRecords
 from diploee.scenario import JobArrays
 from diploee.scenario.durations import MAX_DURATION_S
-from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, SLOTS_PER_GPU
 
@@ -42,8 +41,6 @@ EXACT_SIZES = 8
 SIZE_STEP = 1.25
 """Sizes up to the first are counted one by one, larger ones by steps of this ratio."""
 
-DurationChoice = DurationKind | Literal["profile"]
-
 
 @dataclass(frozen=True, eq=False)
 class NodeCountFit:
@@ -56,7 +53,7 @@ class NodeCountFit:
 
 
 @dataclass(frozen=True)
-class ClassFit:
+class ClassFit(Brief):
     """A class of jobs: what a scenario's class takes, with limits and durations."""
 
     workload: str  # workload of the profiles
@@ -99,11 +96,10 @@ def fit_classes(
     array: Int64Array,
     day: Int64Array,
     groups: JobGroups,
-    kind: DurationChoice,
+    draws_durations: bool,
     confidence: float,
-    seed: int,
     slots: int,
-) -> tuple[tuple[ClassFit, ...], tuple[Float64Array, ...]]:
+) -> tuple[ClassFit, ...]:
     """Fit shares and durations of the classes that occur, whose nodes are counted in slots."""
     # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
     widths = np.array(groups.n_nodes)[class_of]
@@ -121,28 +117,24 @@ def fit_classes(
     of_class = np.split(rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1])
     tables: dict[tuple[int, ...], DurationFit] = {}
     means: dict[int, float] = {}
-    found, logged = [], []
+    found = []
     for number, (together_with, members) in _tables(groups, n_single).items():
         own_s, fit = duration_s[of_class[number]], None
-        if kind != "profile":
+        if draws_durations:
             if members not in tables:
                 rows = np.concatenate([of_class[member] for member in members])
-                rng = stream(seed, "fit", "durations", members[0])
-                tables[members] = fit_durations(duration_s[rows], kind, rng)
+                tables[members] = fit_durations(duration_s[rows])
             if number not in means:
                 own = [duration_s[of_class[member]] for member in together_with]
                 wide = np.array([groups.n_nodes[member] for member in together_with])
                 means |= dict(zip(together_with, _drawn_together(own, wide), strict=True))
             fit = _scaled_to(own_s, tables[members], means[number])
-        logged.append(own_s)
         rows = np.flatnonzero(together & (class_of == number))
         of_arrays = None
         if rows.size:
             alike = None
-            if kind != "profile" and rows.size < n_jobs[number]:
-                rng = stream(seed, "fit", "durations of arrays", number)
-                table = fit_durations(duration_s[rows], kind, rng)
-                alike = _scaled_to(duration_s[rows], table).model
+            if draws_durations and rows.size < n_jobs[number]:
+                alike = _scaled_to(duration_s[rows], fit_durations(duration_s[rows])).model
             of_arrays = JobArrays(
                 job_share=float(f"{rows.size / n_jobs[number]:.6g}"),
                 sizes=size_shares(array[rows]),
@@ -165,7 +157,7 @@ def fit_classes(
                 shares_durations=fit is not None and members != (number,),
             )
         )
-    return tuple(found), tuple(logged)
+    return tuple(found)
 
 
 def _drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> list[float]:

@@ -39,23 +39,23 @@ def fit_from_log(
     """Read and fit a job log, compare the fit with it, and make a stream of it."""
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
-    log_format, told = _as_replayed(base, log_format, reading)
+    log_format, options = _as_replayed(base, log_format, reading)
     of_pool = None if base is None else base.facility.pools[pool_name]
     n_gpus = base and base.facility.node_type_of(pool_name).n_gpus
-    known = log_format or ("csv" if "columns" in told else None)
+    known = log_format or ("csv" if "columns" in options else None)
     with naming_the_other_command(log, "fit", known):
-        read = read_job_log(log, log_format, pool_gpus_per_node=n_gpus or None, **told)
+        read = read_job_log(log, log_format, pool_gpus_per_node=n_gpus or None, **options)
     fit = fit_job_log(
         read,
         chosen,
         library,
         choices,
         pool_n_nodes=None if of_pool is None else of_pool.n_nodes,
-        gpus_per_node=n_gpus or int(told.get("gpus_per_node") or 0),
+        gpus_per_node=n_gpus or int(options.get("gpus_per_node") or 0),
         allocates_gpus=of_pool is not None and of_pool.allocate == "gpus",
     )
     fit = with_generated_year(fit, library)
-    if of_replay := [key for key in told if key not in reading]:
+    if of_replay := [key for key in options if key not in reading]:
         note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
         fit = replace(fit, notes=(*fit.notes, note))
     if base is not None:

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from diploee.clock import Zone
-from diploee.files import Writing
+from diploee.errors import Brief, plural
+from diploee.learn.calendar import MIN_SIGHTINGS, covers_months
 from diploee.learn.counts import MONDAY_MS, count_hours
 from diploee.learn.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
 from diploee.learn.jobs.class_fits import (
+    MIN_JOBS_FOR_DURATIONS,
     ClassFit,
     NodeCountFit,
     find_arrays,
     fit_classes,
     fit_node_counts,
 )
-from diploee.learn.jobs.classes import group_jobs
-from diploee.learn.jobs.notes import (
-    arrival_notes,
-    class_notes,
-    pool_notes,
-    small_notes,
-    state_notes,
-)
-from diploee.loads.jobs.job_log import NO_GPU, JobLog, JobRecords
+from diploee.learn.jobs.classes import JobGroups, group_jobs
+from diploee.loads.jobs.job_log import NO_GPU, STATES, TOLD_RATIO, JobLog, JobRecords
 from diploee.profiles import ProfileLibrary
+from diploee.progress import stage
 from diploee.scenario import ClassRule
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
 
 WIDER = "wider than the pool"
 NO_DATES = "the log has no dates: its clock is taken to begin on a Monday at 00:00"
+NOTABLE_GAP_H = 30 * HOURS_PER_DAY
+FEW_JOBS_PER_WEIGHT = 25
+NOTABLE_SCALE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +61,7 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class JobLogFit:
+class JobLogFit(Brief):
     """A fitted job log."""
 
     # File and format of the log
@@ -76,7 +74,6 @@ class JobLogFit:
     arrivals: ArrivalFit  # when jobs are submitted
     node_counts: NodeCountFit  # how wide they are
     classes: tuple[ClassFit, ...]  # the classes of a scenario
-    durations_s: tuple[Float64Array, ...]  # durations of the jobs of each class [s]
     mean_busy_nodes: float  # node time of the fitted jobs over the span
     # Jobs of the log that were not fitted, by cause, and their shares of the node time of all
     left_out: dict[str, int]
@@ -100,18 +97,13 @@ class JobLogFit:
         """Submissions that they came in: an array is one."""
         return int(self.arrivals.hours.counts.sum())
 
-    def draw(self, folder: Path, files: Writing) -> list[Path]:
-        """Draw the fit into a folder, together with other files; return the pictures."""
-        from diploee.learn.plots import plot_fit
-
-        return plot_fit(self, folder, joins=files)
-
     def _repr_html_(self) -> str:
         from diploee.learn.jobs.summary import fit_lines
 
         return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in fit_lines(self))}</ul>"
 
 
+@stage("fit")
 def fit_job_log(
     log: JobLog,
     rules: Sequence[ClassRule],
@@ -122,7 +114,6 @@ def fit_job_log(
     pool_n_nodes: int | None = None,
     gpus_per_node: int = 0,
     allocates_gpus: bool = False,
-    seed: int = 0,
     **changes: Any,
 ) -> JobLogFit:
     """Learn the distributions of a log's jobs.
@@ -145,8 +136,6 @@ def fit_job_log(
         GPUs of its nodes; 0 where they are not known.
     allocates_gpus : bool
         The pool has ``allocate: gpus``: jobs on fewer GPUs than a node has keep their counts.
-    seed : int
-        Seed of the tests that draw samples.
     **changes : object
         Fields of `JobFitOptions`, such as ``months=False``, instead of `options`.
 
@@ -183,8 +172,8 @@ def fit_job_log(
     submitted, size = np.unique(array, return_counts=True)
     in_hours = local_ms[inside][submitted] // MS_PER_H - hours.hour[0]
     arrivals = fit_arrivals(hours, in_hours, size, options)
-    classes, durations_s = fit_classes(
-        kept, class_of, array, day, groups, options.durations, confidence, seed, slots
+    classes = fit_classes(
+        kept, class_of, array, day, groups, options.durations == "quantiles", confidence, slots
     )
     busy_nodes = _node_ms(kept) / slots / (hours.covered_hours * MS_PER_H)
     left_out = {
@@ -203,18 +192,17 @@ def fit_job_log(
         arrivals=arrivals,
         node_counts=fit_node_counts(kept, day, confidence, slots),
         classes=classes,
-        durations_s=durations_s,
         mean_busy_nodes=busy_nodes,
         left_out=n_left_out | without,
         left_out_share=shares | dict.fromkeys(without, 0.0),
         import_lines=tuple(log.counts.lines()),
         notes=(
             *([NO_DATES] if log.is_relative else []),
-            *pool_notes(pool_n_nodes, n_left_out[WIDER], shares[WIDER], busy_nodes),
-            *small_notes(kept, gpus_per_node, allocates_gpus),
-            *arrival_notes(arrivals),
-            *class_notes(groups, classes),
-            *state_notes(kept),
+            *_pool_notes(pool_n_nodes, n_left_out[WIDER], shares[WIDER], busy_nodes),
+            *_small_notes(kept, gpus_per_node, allocates_gpus),
+            *_arrival_notes(arrivals),
+            *_class_notes(groups, classes),
+            *_state_notes(kept),
         ),
         jobs=LoggedJobs(
             (local_ms[inside] - hours.start_ms[0]) / MS_PER_H,
@@ -227,3 +215,97 @@ def fit_job_log(
 
 def _node_ms(jobs: JobRecords) -> float:
     return float((jobs.n_nodes * jobs.duration_ms.astype(float)).sum())
+
+
+def _pool_notes(
+    n_nodes: int | None, n_too_wide: int, share: float, busy_nodes: float
+) -> Iterator[str]:
+    """Yield what does not fit into the pool."""
+    if n_nodes is None:
+        return
+    if n_too_wide:
+        yield (
+            f"{plural(n_too_wide, 'job')} of more than the pool's {n_nodes:,} nodes "
+            f"{'is' if n_too_wide == 1 else 'are'} left out, with {share:.1%} of the log's node "
+            "time; give the pool more nodes to keep them"
+        )
+    if busy_nodes > n_nodes:
+        yield (
+            f"the jobs ask for {busy_nodes:,.1f} busy nodes on average, the pool has {n_nodes:,}: "
+            "the queue will grow without end; lower jobs_per_day or give the pool more nodes"
+        )
+
+
+def _small_notes(jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool) -> Iterator[str]:
+    """Yield what whole nodes cost jobs on fewer GPUs, or which jobs have them all the same."""
+    if allocates_gpus:
+        if gpus_per_node and (n_unknown := int(np.isnan(jobs.n_gpus).sum())):
+            yield f"{plural(n_unknown, 'job')} whose GPUs the log does not give: on whole nodes"
+        return
+    n_small, ratio = jobs.small_jobs(gpus_per_node) if gpus_per_node else (0, 0.0)
+    if ratio >= TOLD_RATIO:
+        yield (
+            f"{plural(n_small, 'job')} on fewer GPUs than the {gpus_per_node} of a node "
+            f"{'takes' if n_small == 1 else 'take'} a whole one each: the GPU jobs take {ratio:.3g}"
+            " times the nodes of their GPU time; set allocate: gpus of the pool and fit again"
+        )
+
+
+def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
+    """Yield what to know about the calendar and the scatter."""
+    hours, calendar = arrivals.hours, arrivals.calendar
+    weeks = hours.covered_hours / HOURS_PER_WEEK
+    most = {"hour_of_day": "weights of 24 hours at most", "uniform": "one rate"}
+    if calendar.detail in most and weeks < MIN_SIGHTINGS:
+        allows = most[calendar.detail]
+        yield f"a span of {weeks:.1f} weeks allows {allows}; days need two whole weeks"
+    empty = np.diff(np.flatnonzero(hours.counts)).max(initial=0) - 1
+    if empty > NOTABLE_GAP_H:
+        yield (
+            f"{empty / HOURS_PER_DAY:,.0f} days without a submission count as days of no work; if "
+            "a stamp is wrong or the log has a gap, trim it (--from, --to)"
+        )
+    if not calendar.has_months and not covers_months(hours.month, hours.coverage):
+        yield "no weights of months: the span does not cover all twelve"
+    per_weight = hours.counts.sum() / max(calendar.n_parameters, 1)
+    if per_weight < FEW_JOBS_PER_WEIGHT:
+        yield (
+            f"{per_weight:.1f} submissions per weight: the weights scatter by "
+            f"{1 / np.sqrt(per_weight):.0%} or more by chance alone"
+        )
+    if arrivals.scatter is None:
+        yield "the span is too short to show how hourly counts scatter"
+
+
+def _class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> Iterator[str]:
+    """Yield what to know about classes and durations."""
+    if groups.n_joined:
+        yield (
+            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, with a run time "
+            "that keeps the node time"
+        )
+    if n := sum(c.shares_durations for c in classes):
+        yield (
+            f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} jobs "
+            "share tables of durations with those of nearby width, scaled to keep their node time"
+        )
+    scales = {
+        c.name: c.duration.model.scale or 1.0
+        for c in classes
+        if c.duration is not None and not c.shares_durations
+    }
+    off = {name: scale for name, scale in scales.items() if abs(scale - 1) > NOTABLE_SCALE}
+    if off:
+        worst = max(off, key=lambda name: abs(off[name] - 1))
+        yield (
+            f"the fitted durations are scaled by more than {NOTABLE_SCALE:.0%} to keep the node "
+            f"time in {len(off)} of {len(scales)} classes, by {off[worst] - 1:+.0%} in {worst}"
+        )
+
+
+def _state_notes(jobs: JobRecords) -> Iterator[str]:
+    """Yield how many jobs did not end well but had their nodes, and are fitted too."""
+    states = ("failed", "cancelled", "timeout")
+    counted = [(int((jobs.state_id == STATES.index(state)).sum()), state) for state in states]
+    if found := ", ".join(f"{n:,} {state}" for n, state in counted if n):
+        yield f"jobs that ran but did not complete are included: {found}; see --state"

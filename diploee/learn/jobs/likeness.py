@@ -17,6 +17,7 @@ from diploee.learn.jobs.summary import fragment_text
 from diploee.learn.limits import jackknife_error
 from diploee.loads.jobs.rates import hour_weights
 from diploee.profiles import ProfileLibrary
+from diploee.progress import stage
 from diploee.scenario import scenario_from_dict
 from diploee.steps import generate_jobs
 from diploee.tables import Float64Array, Int64Array
@@ -38,6 +39,7 @@ WIDTH_STEP = 4
 """Widths 1, 2 to 4, 5 to 16, 17 to 64 and so on are looked at together."""
 
 
+@stage("compare")
 def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     """Return a fit with the figures of its log, its fragment and a generated year.
 

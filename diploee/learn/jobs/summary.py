@@ -111,7 +111,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         "high": arrivals.month_high,
     }
     of_widths = [values.tolist() for values in vars(fit.node_counts).values()]
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "source": fit.source,
         "format": fit.log_format,
         "confidence": fit.confidence,
@@ -154,7 +154,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         "figures": [vars(figure) for figure in fit.figures],
         "notes": fit.notes,
     }
-    return {key: plain(value) for key, value in told.items()}
+    return {key: plain(value) for key, value in summary.items()}
 
 
 def _class_as_dict(of_class: ClassFit) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
 
 
 def _table(model: DurationModel) -> str:
-    """Return quantiles or lognormals of durations as YAML."""
+    """Return quantiles of durations as YAML."""
     return flow(next(iter(model.model_dump(exclude_none=True).values())))
 
 
@@ -231,11 +231,10 @@ def _class_lines(
     if job_class.profile_n_nodes != job_class.n_nodes:
         lines.append(f"        scale_from_n_nodes: {job_class.profile_n_nodes}")
     if (fit := job_class.duration) is not None:
-        test = "" if fit.ks_p_value is None else f", p {fit.ks_p_value:.2g}"
         whose = f", shape of {plural(fit.n_jobs, 'job')}" if job_class.shares_durations else ""
         lines.append(
             f"        # durations: mean {fit.mean_s:,.0f} s, here {fit.model_mean_s:,.0f} s{whose};"
-            f" Kolmogorov-Smirnov distance {fit.ks_distance:.2g}{test}"
+            f" Kolmogorov-Smirnov distance {fit.ks_distance:.2g}"
         )
         value, table = flow(fit.model.model_dump(exclude_none=True)), _table(fit.model)
         if (name := named.get(table)) is not None:

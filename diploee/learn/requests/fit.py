@@ -10,25 +10,23 @@ import numpy as np
 from diploee.errors import WorkloadError
 from diploee.learn.calendar import (
     CalendarFit,
-    MonthTest,
     fit_step_calendar,
-    laid_over_stepped,
-    well_seen_months,
+    month_limits,
+    week_limits,
 )
 from diploee.learn.counts import Counts, local_moment_ms, steps_of, sums
-from diploee.learn.limits import poisson_limits
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.learn.scatter import Dispersion, dispersion_of
-from diploee.learn.week_shape import CalendarChoice, Detail
+from diploee.learn.week_shape import CalendarChoice
 from diploee.learn.weeks import WeekFit, fit_weeks
 from diploee.loads.jobs.rates import line_through_means
 from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.progress import stage
 from diploee.tables import BoolArray, Float64Array
 from diploee.units import (
     HOURS_PER_DAY,
     HOURS_PER_WEEK,
-    MONTHS_PER_YEAR,
     MS_PER_H,
     MS_PER_MIN,
     MS_PER_S,
@@ -73,32 +71,20 @@ class ServiceFit:
 class RequestFit:
     """Fit of the requests of a trace."""
 
-    # Of the trace
-    source: str
-    trace_format: str
-    # Step and length of the trace [ms]
-    step_ms: int
-    span_ms: int
+    trace: RequestTrace
+    # Weights and expected counts of its steps but the first and the last
+    calendar: CalendarFit
     n_requests: float  # all requests
     # Mean over the trace, and its highest step [1/s]
     mean_rate_rps: float
     peak_rate_rps: float
     peak_ms: int  # start of that step [ms], counted as `RequestTrace.origin_ms`
     week_rate_rps: float  # mean rate of a whole week in a month of weight 1 [1/s]
-    detail: Detail  # which weights the week has
-    # Mean Poisson deviance of held-out hours by detail; empty where none were held out
-    deviance: dict[Detail, float]
-    months: MonthTest | None  # whether months differ; None where that was not asked
-    # Mean rate in each hour of the week over that of the week, Monday 00:00 local time first, with
-    # confidence limits that take hours as independent
-    week_weight: Float64Array
+    # Limits of the weights of the hours of the week, taken as independent
     week_low: Float64Array
     week_high: Float64Array
     week_hours: Float64Array  # how long each hour of the week was seen [h]
-    # Weights of the months, January first, mean 1 over the time seen, with limits; 1, without
-    # limits (NaN), for a month seen for less than a week. None where fewer than two months were
-    # seen for a week, or the trace has no dates.
-    month_weight: Float64Array | None
+    # Limits of the weights of the months; None where these are not fitted
     month_low: Float64Array | None
     month_high: Float64Array | None
     # Scatter of the steps within the hours of the week; a drift within the hour is part of it
@@ -117,6 +103,7 @@ class RequestFit:
     services: tuple[ServiceFit, ...]  # each service
 
 
+@stage("fit")
 def fit_requests(
     trace: RequestTrace,
     *,
@@ -158,7 +145,7 @@ def fit_requests(
             f"{trace.step_ms / MS_PER_S:g} s; read the trace with shorter steps"
         )
     fit = fit_step_calendar(steps, not trace.is_relative, months, calendar)
-    season = _season(fit, steps)
+    season = fit.laid()
     expected = fit.expected * season
     weeks = fit_weeks(steps.start_ms, steps.step_ms, counts, expected, confidence)
     of_steps = dispersion_of(counts, expected, fit.n_parameters, confidence)
@@ -167,36 +154,27 @@ def fit_requests(
     # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
     scatter = of_hours if of_hours.freedom >= MIN_HOURS_OF_SCATTER else of_steps
     factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
-    low, high = _week_limits(steps, fit, factor, confidence)
-    of_months = _months(steps, fit, factor, confidence)
-    of_month = _month_scale(fit, steps) if fit.has_months else 1.0
+    week_low, week_high = week_limits(fit, confidence, factor=factor)
+    month_low, month_high = month_limits(fit, confidence, factor)
     step_s = trace.step_ms / MS_PER_S
     mean_rps = float(requests.sum()) / (trace.span_ms / MS_PER_S)
-    of_week = float(fit.shape.rate.mean())
     peak = int(np.argmax(requests))
     dead = _dead_hours(in_hour, of_hour, whole, int(steps.hour_of_week[0]))
     seen = sums(steps.hour_of_week, None, HOURS_PER_WEEK)
     return RequestFit(
-        source=trace.source,
-        trace_format=trace.trace_format,
-        step_ms=trace.step_ms,
-        span_ms=trace.span_ms,
+        trace=trace,
+        calendar=fit,
         n_requests=float(requests.sum()),
         mean_rate_rps=mean_rps,
         peak_rate_rps=float(requests[peak] / step_s),
         peak_ms=trace.origin_ms + peak * trace.step_ms,
         # Without weights the whole trace counts, its outer steps too.
-        week_rate_rps=mean_rps if fit.detail == "uniform" else float(of_week * of_month / step_s),
-        detail=fit.detail,
-        deviance=fit.shape.deviance,
-        months=fit.months,
-        week_weight=fit.week_weight,
-        week_low=low / of_week,
-        week_high=high / of_week,
+        week_rate_rps=mean_rps if fit.detail == "uniform" else fit.mean_rate / step_s,
+        week_low=week_low,
+        week_high=week_high,
         week_hours=seen * (trace.step_ms / MS_PER_H),
-        month_weight=of_months[0],
-        month_low=of_months[1],
-        month_high=of_months[2],
+        month_low=month_low,
+        month_high=month_high,
         dispersion=of_steps,
         hourly_dispersion=of_hours,
         fluctuation=_fluctuation(trace, fit, steps, season, weeks, confidence),
@@ -266,52 +244,6 @@ def _dead_hours(
     return int((ends - begins)[many].sum()), int(many.sum())
 
 
-def _season(fit: CalendarFit, steps: Counts) -> Float64Array:
-    """Return the months as a scenario lays them, over those of the fit, at each step."""
-    if not fit.has_months:
-        return np.ones(steps.counts.size)
-    # A month that was not seen lies at the mean of the others, as a scenario is given it.
-    months, month = np.full(MONTHS_PER_YEAR, _month_scale(fit, steps)), steps.month
-    months[np.unique(month)] = fit.shape.of_group[np.unique(month)]
-    return laid_over_stepped(months, fit.shape.rate, month, steps.hour)
-
-
-def _week_limits(
-    steps: Counts, fit: CalendarFit, factor: float, confidence: float
-) -> tuple[Float64Array, Float64Array]:
-    """Return the limits of the requests per step in each hour of the week."""
-    slot, rate = steps.hour_of_week, fit.shape.rate
-    n_slots = {"uniform": 1, "hour_of_day": HOURS_PER_DAY}.get(fit.detail, HOURS_PER_WEEK)
-    total = sums(slot % n_slots, steps.counts, n_slots)
-    exposure = sums(slot % n_slots, fit.shape.of_group[fit.group(steps)], n_slots)
-    of_week = np.arange(HOURS_PER_WEEK) % n_slots
-    low, high = (limit[of_week] for limit in poisson_limits(total, factor, confidence))
-    total, exposure = total[of_week], np.where(exposure > 0, exposure, 1.0)[of_week]
-    per_count = np.where(total > 0, rate / np.maximum(total, 1e-9), 1 / exposure)
-    return low * per_count, high * per_count
-
-
-def _month_scale(fit: CalendarFit, steps: Counts) -> float:
-    """Return the mean factor of the months that were seen for long enough, by time seen."""
-    seen = well_seen_months(steps)[steps.month]
-    return float(fit.shape.of_group[fit.group(steps)[seen]].mean())
-
-
-def _months(
-    steps: Counts, fit: CalendarFit, factor: float, confidence: float
-) -> tuple[Float64Array | None, ...]:
-    """Return the weights of the months and their limits, where they were fitted."""
-    if not fit.has_months:
-        return None, None, None
-    total = sums(steps.month, steps.counts, MONTHS_PER_YEAR)
-    exposure = sums(steps.month, fit.shape.rate[steps.hour_of_week], MONTHS_PER_YEAR)
-    seen = well_seen_months(steps)
-    unit = np.where(seen, exposure, 1.0) * _month_scale(fit, steps)
-    limits = poisson_limits(total, factor, confidence)
-    weight = np.where(seen, total / unit, 1.0)
-    return weight, *(np.where(seen, limit / unit, float("nan")) for limit in limits)
-
-
 def _fluctuation(
     trace: RequestTrace,
     fit: CalendarFit,
@@ -327,7 +259,7 @@ def _fluctuation(
     nodes_ms, at_nodes = line_through_means((np.arange(around.size + 1) - 1) * MS_PER_H, around)
     middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2
     lines = np.interp(middle_ms, nodes_ms, at_nodes)
-    expected = lines * fit.shape.of_group[fit.group(steps)] * season
+    expected = lines * fit.of_month * season
     if weeks is not None and weeks.is_told:  # not to be found again in their minutes
         expected *= weeks.factor
     of_services = trace.n_requests

@@ -9,6 +9,7 @@ from math import exp, log, sqrt
 import numpy as np
 from scipy import special
 
+from diploee.learn.limits import jackknife_error
 from diploee.tables import BoolArray, Float64Array
 
 MOST_LAGS = 60
@@ -139,6 +140,5 @@ def _jackknifed(value: Callable[[BoolArray], float], whole: BoolArray, z: float)
         kept = whole.copy()
         kept[block] = False
         without.append(value(kept))
-    spread = np.array(without) - np.mean(without)
-    half = z * sqrt((BLOCKS - 1) / BLOCKS * float(spread @ spread))
+    half = z * float(jackknife_error(np.array(without)))
     return Estimate(found, found - half, found + half)

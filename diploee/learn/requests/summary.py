@@ -48,12 +48,12 @@ def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
         for service, probability in zip(fit.services, shares, strict=True)
     }
     calendar: dict[str, Any] = {}
-    if fit.detail in ("hour_of_week", "day_and_hour"):
-        calendar["hour_of_week"] = _rounded(fit.week_weight)
-    elif fit.detail == "hour_of_day":
-        calendar["hour_of_day"] = _rounded(fit.week_weight[:HOURS_PER_DAY])
-    if fit.month_weight is not None:
-        calendar["month"] = _rounded(fit.month_weight)
+    if fit.calendar.detail in ("hour_of_week", "day_and_hour"):
+        calendar["hour_of_week"] = _rounded(fit.calendar.week_weight)
+    elif fit.calendar.detail == "hour_of_day":
+        calendar["hour_of_day"] = _rounded(fit.calendar.week_weight[:HOURS_PER_DAY])
+    if fit.calendar.month_weight is not None:
+        calendar["month"] = _rounded(fit.calendar.month_weight)
     if fit.weeks is not None and fit.weeks.is_told:
         calendar["week_to_week"] = fit.weeks.entry
     if calendar:
@@ -90,19 +90,20 @@ def request_stream_yaml(
 
 def fit_remarks(fit: RequestFit) -> list[str]:
     """Return what a reader of the fitted stream should know, a line each."""
-    d = fit.dispersion
+    trace, d = fit.trace, fit.dispersion
     lines = [
-        f"Fitted to {one_line(fit.source)} ({fit.trace_format}): {fit.n_requests:,.0f} requests in "
-        f"{fit.span_ms / MS_PER_DAY:.3g} days, mean {fit.mean_rate_rps:.4g}/s, "
-        f"peak {fit.peak_rate_rps:.4g}/s over {fit.step_ms / 1000:g} s.",
-        f"Weights: {in_words(fit.detail, fit.deviance)}",
-        *([] if fit.months is None else [fit.months.line()]),
+        f"Fitted to {one_line(trace.source)} ({trace.trace_format}): "
+        f"{fit.n_requests:,.0f} requests in {trace.span_ms / MS_PER_DAY:.3g} days, "
+        f"mean {fit.mean_rate_rps:.4g}/s, "
+        f"peak {fit.peak_rate_rps:.4g}/s over {trace.step_ms / 1000:g} s.",
+        f"Weights: {in_words(fit.calendar.detail, fit.calendar.shape.deviance)}",
+        *([] if fit.calendar.months is None else [fit.calendar.months.line()]),
     ]
     if not fit.is_counted:
         lines.append("The trace gives rates, not requests: their scatter is that of its means.")
     elif np.isfinite(d.high):
         lines.append(
-            f"Variance over mean of the requests per {fit.step_ms / 1000:g} s within an hour of "
+            f"Variance over mean of the requests per {trace.step_ms / 1000:g} s within an hour of "
             f"the week: {d.index:.4g} ({d.low:.4g} to {d.high:.4g}; 1 if Poisson)."
         )
     if fit.n_dead_hours:
@@ -172,18 +173,22 @@ def local_time(trace: RequestTrace, zero_hour_of_week: float | None) -> str:
     )
 
 
-def fit_lines(fit: RequestFit, trace: RequestTrace) -> list[str]:
+def fit_lines(fit: RequestFit) -> list[str]:
     """Return what the fragment's comments leave out, a statement a line."""
+    trace = fit.trace
     peak = f"{fit.peak_ms / MS_PER_H:.2f} h after the origin"
     if not trace.is_relative:
         local_s = int(trace.zone.local_ms(np.array([fit.peak_ms]))[0]) // MS_PER_S
         peak = f"at {datetime.fromtimestamp(local_s, UTC):%Y-%m-%d %H:%M}"
     lines = [f"Mean rate of a whole week {fit.week_rate_rps:.4g}/s; peak {peak}."]
-    if fit.detail != "uniform":
-        extremes = (("lowest", fit.week_weight.argmin()), ("highest", fit.week_weight.argmax()))
-        has_days = fit.detail in ("hour_of_week", "day_and_hour")
+    if fit.calendar.detail != "uniform":
+        extremes = (
+            ("lowest", fit.calendar.week_weight.argmin()),
+            ("highest", fit.calendar.week_weight.argmax()),
+        )
+        has_days = fit.calendar.detail in ("hour_of_week", "day_and_hour")
         weights = (
-            f"{name} {fit.week_weight[hour]:.3g} ({fit.week_low[hour]:.3g} to "
+            f"{name} {fit.calendar.week_weight[hour]:.3g} ({fit.week_low[hour]:.3g} to "
             f"{fit.week_high[hour]:.3g}) at {_hour_name(float(hour), with_day=has_days)}"
             for name, hour in extremes
         )
@@ -199,29 +204,36 @@ def fit_lines(fit: RequestFit, trace: RequestTrace) -> list[str]:
     return [*lines, f"Shares of the services: {shares}."]
 
 
-def fit_as_dict(
-    fit: RequestFit, trace: RequestTrace, zero_hour_of_week: float, confidence: float
-) -> dict[str, Any]:
+def fit_as_dict(fit: RequestFit, zero_hour_of_week: float, confidence: float) -> dict[str, Any]:
     """Return all numbers of a fit as plain data for JSON; what is not known is None."""
-    data = asdict(fit)
-    week = {key: data.pop(f"week_{key}") for key in ("weight", "low", "high", "hours")}
-    month = {key: data.pop(f"month_{key}") for key in ("weight", "low", "high")}
-    del data["weeks"]
-    counts = trace.counts
+    trace, calendar, counts = fit.trace, fit.calendar, fit.trace.counts
+    limits = {"low": fit.month_low, "high": fit.month_high}
     told: dict[str, Any] = plain(
         {
-            **data,
+            "source": trace.source,
+            "trace_format": trace.trace_format,
+            "step_ms": trace.step_ms,
+            "span_ms": trace.span_ms,
+            **{key: value for key, value in vars(fit).items() if isinstance(value, int | float)},
+            "dispersion": vars(fit.dispersion),
+            "hourly_dispersion": vars(fit.hourly_dispersion),
+            "fluctuation": fit.fluctuation and asdict(fit.fluctuation),
+            "services": [asdict(service) for service in fit.services],
+            "months": calendar.months and vars(calendar.months),
             "confidence": confidence,
             "is_relative": trace.is_relative,
             "utc_offset_min": trace.zone.offset_min(trace.origin_ms),
             "time_zone": trace.zone.name,
             "zero_hour_of_week": zero_hour_of_week,
             "hour_of_week": {
-                "detail": data.pop("detail"),
-                "deviance": data.pop("deviance"),
-                **week,
+                "detail": calendar.detail,
+                "deviance": calendar.shape.deviance,
+                "weight": calendar.week_weight,
+                "low": fit.week_low,
+                "high": fit.week_high,
+                "hours": fit.week_hours,
             },
-            "month": None if fit.month_weight is None else month,
+            "month": {"weight": calendar.month_weight, **limits} if calendar.has_months else None,
             "week_to_week": fit.weeks and fit.weeks.as_dict(),
             "rows": {
                 "read": counts.n_rows,

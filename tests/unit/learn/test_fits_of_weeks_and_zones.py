@@ -73,7 +73,7 @@ def test_hours_of_a_trace_are_those_of_its_zone_over_a_change_of_the_clock() -> 
     counts = np.ones(10 * 168)
     counts[(busy_at_nine(10) - BEGIN_MS) // HOUR_MS] = 100
     fit = fit_requests(trace_of(counts))
-    weight = fit.week_weight.reshape(7, 24)
+    weight = fit.calendar.week_weight.reshape(7, 24)
     assert weight[:, 9].min() == pytest.approx(100 * np.delete(weight, 9, axis=1).max())
 
 

@@ -13,6 +13,7 @@ from serving_builders import plan_of, request_rates, serving_data
 
 from diploee.clock import Zone
 from diploee.errors import WorkloadError
+from diploee.learn.calendar import DAYS_OF_MONTH
 from diploee.learn.counts import steps_of
 from diploee.learn.limits import poisson_limits
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
@@ -79,30 +80,30 @@ def test_poisson_requests_give_their_weights_back_within_the_limits(n_weeks: int
     rng = stream(0, "test", "poisson", n_weeks)
     expected = minutes(n_weeks, 20)
     fit = fit_requests(trace_of(rng.poisson(expected)))
-    assert fit.detail == "hour_of_week"
+    assert fit.calendar.detail == "hour_of_week"
     assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
     total = expected.sum()
     assert fit.week_rate_rps * 60 == pytest.approx(20, rel=5 / np.sqrt(total))
     assert fit.mean_rate_rps == pytest.approx(fit.n_requests / (n_weeks * 604_800))
-    assert fit.week_weight.mean() == pytest.approx(1)
+    assert fit.calendar.week_weight.mean() == pytest.approx(1)
     assert fit.dispersion.low <= 1 <= fit.dispersion.high
     assert fit.dispersion.poisson_p_value > 1e-4
     assert fit.fluctuation is not None
-    assert fit.month_weight is None
+    assert fit.calendar.month_weight is None
 
 
 def test_rare_requests_too_give_their_weights_back_within_the_limits() -> None:
     rng = stream(0, "test", "rare")
     fit = fit_requests(trace_of(rng.poisson(minutes(2, 0.02))))
     assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
-    assert (fit.week_low <= fit.week_weight).all()
+    assert (fit.week_low <= fit.calendar.week_weight).all()
     assert (fit.week_high > 0).all()
 
 
 def test_local_time_moves_the_weights() -> None:
     there = fit_requests(trace_of(minutes(2, 10), offset_min=-7 * 60))
-    assert there.week_weight == pytest.approx(np.roll(WEIGHTS, -7), rel=0.1)
-    half = fit_requests(trace_of(minutes(2, 10), offset_min=330)).week_weight
+    assert there.calendar.week_weight == pytest.approx(np.roll(WEIGHTS, -7), rel=0.1)
+    half = fit_requests(trace_of(minutes(2, 10), offset_min=330)).calendar.week_weight
     between = (np.roll(WEIGHTS, 5) + np.roll(WEIGHTS, 6)) / 2
     assert half == pytest.approx(between, rel=0.1)
 
@@ -111,8 +112,8 @@ def test_a_relative_trace_begins_at_the_stated_hour_of_the_week() -> None:
     """Its first step is at its origin, which is Wednesday 05:00."""
     expected = np.roll(minutes(2, 10), -(48 + 5) * 60)
     fit = fit_requests(trace_of(expected, None), zero_hour_of_week=53)
-    assert fit.week_weight == pytest.approx(WEIGHTS, rel=0.1)
-    assert fit.month_weight is None
+    assert fit.calendar.week_weight == pytest.approx(WEIGHTS, rel=0.1)
+    assert fit.calendar.month_weight is None
 
 
 @pytest.mark.parametrize(
@@ -120,40 +121,19 @@ def test_a_relative_trace_begins_at_the_stated_hour_of_the_week() -> None:
 )
 def test_weights_are_as_fine_as_the_span_allows(n_hours: int, detail: str) -> None:
     fit = fit_requests(trace_of(minutes(1, 50)[: n_hours * 60]))
-    assert fit.detail == detail
-    assert fit.week_weight.mean() == pytest.approx(1)
+    assert fit.calendar.detail == detail
+    assert fit.calendar.week_weight.mean() == pytest.approx(1)
     n_slots = {"hour_of_week": 168, "hour_of_day": 24, "uniform": 1}[detail]
-    assert np.array_equal(fit.week_weight, np.resize(fit.week_weight[:n_slots], 168))
+    assert np.array_equal(
+        fit.calendar.week_weight, np.resize(fit.calendar.week_weight[:n_slots], 168)
+    )
     assert fit.week_hours.sum() == pytest.approx(n_hours - 2 / 60)
 
 
-def test_months_are_fitted_where_asked_for_and_two_were_seen_for_a_week() -> None:
-    """From 2024-01-15 for 91 days: half of January, all of February and March, 14 days of April."""
-    rng = stream(0, "test", "months")
-    start = datetime(2024, 1, 15, tzinfo=UTC)
-    n = 91 * 1440
-    month = (np.datetime64("2024-01-15") + np.arange(n) // 1440).astype("datetime64[M]")
-    factor = np.array([1.2, 0.9, 1.1, 0.7])[month.astype(int) % 12]
-    expected = minutes(13, 5) * factor
-    trace = trace_of(rng.poisson(expected), start)
-    assert fit_requests(trace).month_weight is None  # but for all twelve they must be asked for
-    fit = fit_requests(trace, months=True)
-    assert fit.month_weight is not None
-    assert fit.month_low is not None and fit.month_high is not None
-    assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
-    truth = np.array([1.2, 0.9, 1.1, 0.7]) / factor.mean()
-    spread = (fit.month_high - fit.month_low)[:4]  # twice the limits: four weights, each 1 in 1e4
-    assert (np.abs(fit.month_weight[:4] - truth) <= spread).all()
-    assert (fit.month_weight[4:] == 1).all()
-    assert np.isnan(fit.month_low[4:]).all()
-    assert fit.week_rate_rps * 60 == pytest.approx(
-        5 * factor.mean(), rel=5 / np.sqrt(expected.sum())
-    )
-
-
+@pytest.mark.slow
 def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> None:
-    data = serving_data({"duration": "120 d"})  # whole months
-    month = [1.6, 0.5, 1.25, 0.6, *[1] * 8]  # those seen have mean 1, as those that are not
+    data = serving_data({"duration": "365 d"})
+    month = [1.6, 0.5, 1.25, 0.6, *[1] * 8]
     data["request_streams"]["chat"]["calendar"] = {"hour_of_day": [1] * 24, "month": month}
     rates = minute_means(scenario_from_dict(data))
     counts = stream(0, "test", "months without steps").poisson(rates * 20)
@@ -165,12 +145,11 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
     assert fit.weeks is not None and not fit.weeks.is_told
 
 
-def test_a_month_seen_for_days_has_no_weight_of_its_own() -> None:
-    start = datetime(2024, 1, 10, tzinfo=UTC)
-    trace = trace_of(minutes(4, 5), start)  # till 7 February
-    assert fit_requests(trace).month_weight is None
-    with pytest.raises(WorkloadError, match="holds 1 months for 7 days, expected 2 at least"):
-        fit_requests(trace_of(minutes(3, 5), start), months=True)
+def test_months_of_a_part_of_the_year_are_refused() -> None:
+    trace = trace_of(minutes(4, 5), datetime(2024, 1, 10, tzinfo=UTC))
+    assert fit_requests(trace).calendar.month_weight is None
+    with pytest.raises(WorkloadError, match=r"does not hold month 3 .10 of 12 are missing"):
+        fit_requests(trace, months=True)
 
 
 @pytest.mark.slow
@@ -181,11 +160,23 @@ def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     season = 1 + 0.5 * np.cos(np.arange(flat.size) / flat.size * 2 * np.pi)
     trace = trace_of(rng.poisson(flat * season), start)
     fit = fit_requests(trace)
-    assert fit.month_weight is not None
+    assert fit.calendar.month_weight is not None and fit.month_low is not None
+    assert fit.month_high is not None
+    written = request_stream(fit, pool="main")["calendar"]["month"]
+    assert written == pytest.approx(fit.calendar.month_weight, abs=1e-4)
+    of_month = (np.datetime64("2024-01-01") + np.arange(flat.size) // 1440).astype("datetime64[M]")
+    truth = np.bincount(of_month.astype(int) % 12, season) / np.bincount(of_month.astype(int) % 12)
+    truth /= truth @ DAYS_OF_MONTH / 365
+    spread = fit.month_high - fit.month_low  # twice the limits
+    assert (np.abs(fit.calendar.month_weight - truth) <= spread).all()
     assert any("Months: kept, they differ more" in line for line in fit_remarks(fit))
-    assert fit_requests(trace, months=False).month_weight is None
+    assert fit_requests(trace, months=False).calendar.month_weight is None
     even = fit_requests(trace_of(rng.poisson(flat), start))
-    assert even.month_weight is None and even.months is not None and not even.months.differ
+    assert (
+        even.calendar.month_weight is None
+        and even.calendar.months is not None
+        and not even.calendar.months.differ
+    )
 
 
 def test_a_trace_is_trimmed_to_local_times() -> None:
@@ -203,10 +194,10 @@ def test_a_trace_is_trimmed_to_local_times() -> None:
 def test_the_calendar_is_chosen_by_held_out_weeks_or_given() -> None:
     rng = stream(0, "test", "calendar")
     flat = trace_of(rng.poisson(np.full(6 * 7 * 1440, 0.5)))
-    assert fit_requests(flat).detail == "uniform"
-    assert len(fit_requests(flat).deviance) == 4
-    assert fit_requests(flat, calendar="hour_of_week").detail == "hour_of_week"
-    assert fit_requests(trace_of(rng.poisson(minutes(6, 20)))).detail == "hour_of_week"
+    assert fit_requests(flat).calendar.detail == "uniform"
+    assert len(fit_requests(flat).calendar.shape.deviance) == 4
+    assert fit_requests(flat, calendar="hour_of_week").calendar.detail == "hour_of_week"
+    assert fit_requests(trace_of(rng.poisson(minutes(6, 20)))).calendar.detail == "hour_of_week"
 
 
 @pytest.mark.parametrize("index", [1.0, 3.0, 40.0])
@@ -269,7 +260,7 @@ def test_the_highest_step_is_the_peak() -> None:
     fit = fit_requests(trace_of(n_requests))
     assert fit.peak_rate_rps == 2
     assert fit.peak_ms == MONDAY.timestamp() * 1000 + 77 * 60_000
-    assert fit.span_ms == 600 * 60_000
+    assert fit.trace.span_ms == 600 * 60_000
 
 
 def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> None:
@@ -318,9 +309,7 @@ def minute_means(scenario: Scenario) -> np.ndarray:
 
 def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None:
     rng = stream(0, "test", "fragment")
-    n = 60 * 1440  # 2 months
-    fit = fit_requests(trace_of(rng.poisson(minutes(9, 30)[:n])), months=True)
-    assert fit.month_weight is not None
+    fit = fit_requests(trace_of(rng.poisson(minutes(9, 30))))
     text = request_stream_yaml(fit, name="chat", pool="main")
     assert scenario_from_dict(scenario_with(text)).request_streams["chat"].pool == "main"
     data = scenario_with(text, start="2018-05-07")  # a Monday
@@ -328,11 +317,10 @@ def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None
     scenario = scenario_from_dict(data)
     spec = scenario.request_streams["chat"]
     assert spec.request_rate_rps == pytest.approx(fit.week_rate_rps, rel=1e-5)
-    assert spec.calendar.month_weights()[:2] == pytest.approx(fit.month_weight[:2], abs=1e-4)
     rates = minute_means(scenario)
     hourly = rates.reshape(4, HOURS_PER_WEEK, 60).mean(axis=(0, 2))
     # Weights are rounded to four decimals; minutes hold the line's value at their middle.
-    assert hourly == pytest.approx(fit.week_weight, abs=2e-3)
+    assert hourly == pytest.approx(fit.calendar.week_weight, abs=2e-3)
     assert text.startswith("# Fitted to trace.csv (azure-llm): ")
 
 
@@ -383,8 +371,8 @@ def test_what_cannot_be_fitted_is_refused(
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 70])
 def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(n_steps: int) -> None:
     fit = fit_requests(trace_of(np.arange(1.0, n_steps + 1)))
-    assert fit.detail == "uniform"
-    assert np.isfinite(fit.week_weight).all()
+    assert fit.calendar.detail == "uniform"
+    assert np.isfinite(fit.calendar.week_weight).all()
     assert (fit.dispersion.high < np.inf) == (n_steps == 70)
     text = request_stream_yaml(fit, pool="main")
     scenario_from_dict(scenario_with(text))

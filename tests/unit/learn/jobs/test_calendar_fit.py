@@ -62,7 +62,7 @@ def test_equal_weeks_give_their_counts_as_weights() -> None:
     fit = fit_calendar(hours(np.tile(week, 3)), choice="hour_of_week")
     np.testing.assert_allclose(fit.week_weight, week / week.mean(), atol=0.15)
     np.testing.assert_allclose(fit.expected.sum(), 3 * week.sum())
-    assert fit.jobs_per_hour == pytest.approx(week.mean())
+    assert fit.mean_rate == pytest.approx(week.mean())
     assert (fit.detail, fit.month_weight) == ("hour_of_week", None)
 
 
@@ -194,7 +194,7 @@ def test_limits_of_the_weights_hold_what_they_promise(dispersion: float, n_weeks
     for _ in range(30):
         span = hours(gamma_counts(rng, np.tile(BY_HOUR * 4, n_weeks), dispersion))
         fit = fit_calendar(span, choice="hour_of_day")
-        low, high = week_limits(span, fit, dispersion, 0.9)
+        low, high = week_limits(fit, 0.9, dispersion)
         wanted = BY_HOUR / BY_HOUR.mean()
         # Relative to the mean of the log: its own error is left out of the limits.
         wanted = wanted * BY_HOUR.mean() * 4 / span.counts.mean()
@@ -325,7 +325,7 @@ def test_parts_of_hours_do_not_bias_rate_weights_or_scatter() -> None:
         fit = fit_calendar(span)
         assert inside.all()
         assert fit.expected.sum() == pytest.approx(submit_ms.size)
-        rates.append(fit.jobs_per_hour)
+        rates.append(fit.mean_rate)
         weights.append(fit.week_weight[0])
     assert abs(np.mean(rates) - 2) < 4 * np.std(rates) / np.sqrt(40) + 1e-3
     assert abs(np.mean(weights) - 1) < 4 * np.std(weights) / np.sqrt(40)

@@ -92,7 +92,7 @@ def test_a_log_without_gpus_gives_whole_nodes_and_says_so() -> None:
     rules = [ClassRule(workload="tune")]
     fit = fit_job_log(untold, rules, tiny_library(), gpus_per_node=PER_NODE, allocates_gpus=True)
     assert [(c.n_nodes, c.n_gpus) for c in fit.classes] == [(1, None), (2, None)]
-    assert f"{len(log):,} jobs whose GPUs the log does not tell: on whole nodes" in fit.notes
+    assert f"{len(log):,} jobs whose GPUs the log does not give: on whole nodes" in fit.notes
 
 
 @pytest.mark.slow

@@ -51,23 +51,21 @@ def test_rare_widths_join_their_neighbours() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("durations", ["quantiles", "lognormal"])
 @pytest.mark.parametrize("max_classes", [1, 3, 24])
-def test_node_time_is_kept_however_few_the_classes(durations: str, max_classes: int) -> None:
+def test_node_time_is_kept_however_few_the_classes(max_classes: int) -> None:
     """Wide jobs are rare and run long: three of four widths have fewer than a hundred jobs."""
     rng = np.random.default_rng(1)
     n_nodes = rng.permutation(np.repeat([1, 2, 3, 7, 16, 40], [600, 90, 80, 70, 20, 3]))
     duration_s = 100 * n_nodes**1.5 * rng.lognormal(0, 1.2, n_nodes.size)
     log = job_log(submissions(np.full(n_nodes.size, 1), rng), n_nodes, duration_s)
-    options = {"durations": durations, "max_classes": max_classes}
-    fit = fit_job_log(log, ANY_TUNE, tiny_library(), **options)
+    fit = fit_job_log(log, ANY_TUNE, tiny_library(), max_classes=max_classes)
     node_s = sum(c.probability * c.n_nodes * c.duration.model.mean_s() for c in fit.classes)
     assert node_s * fit.n_jobs == pytest.approx((n_nodes * duration_s).sum(), rel=2e-3)
     text = fragment_text(fit, "jobs", "main")
     classes = yaml.safe_load(text)["streams"]["jobs"]["classes"]
     for written, of_fit in zip(classes, fit.classes, strict=True):
         assert DurationModel.model_validate(written["duration"]) == of_fit.duration.model
-    tables = re.findall(r"(?:quantiles_s|lognormal): ([*&]table_\d)?", text)
+    tables = re.findall(r"quantiles_s: ([*&]table_\d)?", text)
     assert len(tables) == len(fit.classes) == min(max_classes, 6)
     assert len([t for t in tables if not t.startswith("*")]) == {1: 1, 3: 1, 24: 2}[max_classes]
 

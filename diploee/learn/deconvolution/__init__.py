@@ -1,1 +1,0 @@
-"""Deconvolution: from the observed load of a facility back to when its jobs were submitted."""
