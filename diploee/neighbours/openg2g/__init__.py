@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.neighbours.openg2g.inference_data import InferenceData as InferenceData
-    from diploee.neighbours.openg2g.inference_data import InferenceDataParams as InferenceDataParams
-    from diploee.neighbours.openg2g.inference_data import LogisticModelStore as LogisticModelStore
+    from diploee.neighbours.openg2g.compiled import InferenceData as InferenceData
+    from diploee.neighbours.openg2g.compiled import InferenceDataParams as InferenceDataParams
+    from diploee.neighbours.openg2g.compiled import LogisticModelStore as LogisticModelStore
     from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel as ITLMixtureModel
     from diploee.neighbours.openg2g.logistic import LogisticModel as LogisticModel
     from diploee.neighbours.openg2g.serving import OperatingPoints as OperatingPoints

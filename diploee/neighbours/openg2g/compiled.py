@@ -1,53 +1,77 @@
-"""Data compiled for specs, and their cache: a folder each, named by what they are made from.
+"""Data compiled for specs, and their cache: `InferenceData`, `LogisticModelStore`.
 
-A folder ``<data>/<hash>/<kind>/`` has a few files and the manifest `_manifest.json` with their
-hashes, which whoever reads compares. It appears whole or not at all: of several callers that
-compile the same at once the first wins, and the others discard theirs.
+The one are power traces and latency mixtures, the other logistic fits of power, latency and
+throughput. A folder ``<data>/<hash of what it is made from>/<kind>/`` has a few files and the
+manifest `_manifest.json` with their hashes, which whoever reads compares. It appears whole or not
+at all: of several callers that compile the same at once the first wins, and the others discard
+theirs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from diploee import __version__
-from diploee.errors import InputError, one_of
-from diploee.files import FolderKind, check_is_file, is_staged, reason, remove_leftovers, writing
-from diploee.neighbours.openg2g.measurements import BenchmarkRuns, BenchmarkSource
-from diploee.neighbours.openg2g.sources import MlEnergySource, OpenG2GSource
-from diploee.neighbours.openg2g.sources.openg2g import MANIFEST, openg2g_folder
-from diploee.neighbours.openg2g.spec import InferenceModelSpec, content_hash
+from diploee.errors import Brief, InputError, one_of
+from diploee.files import FolderKind, check_is_file, remove_leftovers, writing
+from diploee.model import Model
+from diploee.neighbours.openg2g.itl_mixture import MAX_SAMPLES, MIN_SAMPLES, ITLMixtureModel
+from diploee.neighbours.openg2g.logistic import LogisticModel
+from diploee.neighbours.openg2g.measurements import (
+    REPLICA_POWER,
+    BenchmarkRun,
+    BenchmarkRuns,
+    BenchmarkSource,
+    median_trace_w,
+    run_power_w,
+    sampling_interval_s,
+)
+from diploee.neighbours.openg2g.serving import ServingFits
+from diploee.neighbours.openg2g.sources.ml_energy import MlEnergySource
+from diploee.neighbours.openg2g.sources.openg2g import (
+    FIT_FILE,
+    FITS,
+    ITL_FILE,
+    MANIFEST,
+    TRACE_COLUMNS,
+    TRACE_FILE,
+    OpenG2GSource,
+    fits_of,
+    format_columns,
+    manifest_of,
+    mixtures_of,
+    openg2g_folder,
+    traces_of,
+)
+from diploee.neighbours.openg2g.spec import InferenceModelSpec, StepS, content_hash
 from diploee.plain_data import SHA256, Record, checked, read_json
+from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.tables import Float64Array
+from diploee.textio.source import read_bytes
+from diploee.units import whole_ms
 
-_READ_ATTEMPTS, _PAUSE_S = 100, 0.005
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A complete artifact as it was read."""
-
-    place: Path  # its folder
-    files: Mapping[str, bytes]  # content of its files, checked against the manifest
-    details: Mapping[str, Any]  # what its writer noted
-
-    def file(self, name: str) -> tuple[Path, bytes]:
-        """Return a file's path and content; `InputError` where there is none of that name."""
-        if name not in self.files:
-            raise InputError(f"{MANIFEST} lists no {name}")
-        return self.place / name, self.files[name]
+ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
+FIT_SCHEMA = "logistic_v1"
+_TRACE_STEP_S = 0.1
+# What a run has of each quantity, and the words for what it lacks.
+_MEASURED = {
+    "power": ("mean_power_w", "mean power and no power in time"),
+    "itl": ("median_itl_s", "inter-token latency"),
+    "throughput": ("throughput_tps", "throughput"),
+}
 
 
 class _Manifest(Record):
@@ -58,85 +82,9 @@ class _Manifest(Record):
     details: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Cached(Generic[T]):
-    """One artifact of a cache: what it is made from, and how it is read."""
-
-    data_dir: Path
-    kind: str  # name of its kind, such as ``"inference_data"``, and of its folder
-    made_from: Mapping[str, Any]  # JSON values: parameters and the version of its files
-    # Makes the content of the files, or raises `InputError`: then it is damaged
-    parse: Callable[[Artifact], T]
-    source_sha256: str | None = None  # hash of the source data; None accepts it from any
-
-    @property
-    def place(self) -> Path:
-        """Its folder."""
-        return self.data_dir / content_hash(self.made_from) / self.kind
-
-    def find(self) -> T | str:
-        """Return the content, or as a clause why there is none to use."""
-        remove_leftovers(self.place.parent)
-        for _ in range(_READ_ATTEMPTS):
-            is_written = is_staged(self.place.parent)
-            found = self._read()
-            if not (isinstance(found, str) and is_written):
-                break
-            time.sleep(_PAUSE_S)
-        return found
-
-    def load(self) -> T:
-        """Return the content, or raise `InputError`."""
-        found = self.find()
-        if isinstance(found, str):
-            raise InputError(
-                f"{self.place}: the cached {self.kind} {found}; generate it from its source"
-            )
-        return found
-
-    def save(self, files: Mapping[str, bytes], details: Mapping[str, Any]) -> None:
-        """Write the artifact, unless another was quicker; a damaged one is replaced."""
-        manifest = {
-            "made_from": self.made_from,
-            "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-            "details": details,
-            "diploee_version": __version__,
-        }
-        kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *map(escape, files)))
-        with writing(force=True) as new:
-            item = new.folder(self.place, kind, option="--data-dir")
-            item.unless = lambda: not isinstance(self._read(), str)
-            for name, content in files.items():
-                (item.path / name).write_bytes(content)
-            text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
-            (item.path / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
-
-    def _read(self) -> T | str:
-        if not self.place.exists():
-            return "is not there for these parameters"
-        try:
-            manifest = read_json(self.place / MANIFEST, _Manifest)
-            if self.source_sha256 not in (None, manifest.details.get("source_sha256")):
-                return "was made from other source data"
-            files = {name: self._file(name, sha256) for name, sha256 in manifest.files.items()}
-            return self.parse(Artifact(self.place, files, manifest.details))
-        except InputError as error:
-            return f"is damaged ({error})"
-
-    def _file(self, name: str, sha256: str) -> bytes:
-        check_is_file(self.place / name)
-        try:
-            content = (self.place / name).read_bytes()
-        except OSError as error:
-            raise InputError(f"{name}: {reason(error)}") from error
-        if hashlib.sha256(content).hexdigest() != sha256:
-            raise InputError(f"{name} was changed")
-        return content
-
-
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """Artifacts compiled for one spec."""
+    """Data compiled for one spec."""
 
     spec: InferenceModelSpec
     # JSON values for the manifest: source, licence, what was dropped; `source_sha256` is the hash
@@ -145,17 +93,20 @@ class CompiledModel:
 
 
 M = TypeVar("M", bound=CompiledModel)
+Files = Mapping[str, tuple[Path, bytes]]
+"""Places and contents of files by name."""
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledData(ABC, Generic[M]):
+class CompiledData(Brief, ABC, Generic[M]):
     """Data compiled for several specs."""
 
     models: Mapping[str, M]  # by label
     params: Any = None  # how they were compiled, where there is a choice
 
     kind: ClassVar[str]
-    schema_version: ClassVar[int]
+    names: ClassVar[tuple[str, ...]]  # of its files
+    schema_version: ClassVar[int] = 1
     default_params: ClassVar[Any] = None
     needs_traces: ClassVar[bool] = False
 
@@ -173,8 +124,10 @@ class CompiledData(ABC, Generic[M]):
 
     @classmethod
     @abstractmethod
-    def _parse(cls, spec: InferenceModelSpec, params: Any, artifact: Artifact) -> M:
-        """Read them back."""
+    def _parse(
+        cls, spec: InferenceModelSpec, params: Any, files: Files, details: Mapping[str, Any]
+    ) -> M:
+        """Read them back, or raise `InputError`."""
 
     @classmethod
     def generate(
@@ -203,11 +156,30 @@ class CompiledData(ABC, Generic[M]):
         return cls(models, params)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of what it is made from>/<kind>/``."""
+        """Write every model to ``<data_dir>/<hash of what it is made from>/<kind>/``.
+
+        One that another was quicker to write stays; a damaged one is replaced.
+        """
         for model in self.models.values():
-            sha256 = str(model.details.get("source_sha256", ""))
-            cached = self._cached(data_dir, model.spec, self.params, sha256)
-            cached.save(self._files(model), model.details)
+            self._save(Path(data_dir), model)
+
+    def _save(self, data_dir: Path, model: M) -> None:
+        spec, files = model.spec, self._files(model)
+        sha256 = str(model.details.get("source_sha256", ""))
+        manifest = {
+            "made_from": self._made_from(spec, self.params),
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+            "details": model.details,
+            "diploee_version": __version__,
+        }
+        text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
+        kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *map(escape, files)))
+        with writing(force=True) as new:
+            item = new.folder(self._place(data_dir, spec, self.params), kind, option="--data-dir")
+            found = partial(self._find, data_dir, spec, self.params, sha256)
+            item.unless = lambda: not isinstance(found(), str)
+            for name, content in {**files, MANIFEST: f"{text}\n".encode()}.items():
+                (item.path / name).write_bytes(content)
 
     @classmethod
     def load(
@@ -215,9 +187,15 @@ class CompiledData(ABC, Generic[M]):
     ) -> Self:
         """Read the models of specs, as `save` wrote them with the same parameters."""
         _check_labels(specs)
-        params = params or cls.default_params
-        whole = (_with_batch_sizes(spec, None) for spec in specs)
-        found = {s.model_label: cls._cached(data_dir, s, params).load() for s in whole}
+        params, found = params or cls.default_params, {}
+        for spec in (_with_batch_sizes(spec, None) for spec in specs):
+            model = cls._find(data_dir, spec, params)
+            if isinstance(model, str):
+                raise InputError(
+                    f"{cls._place(data_dir, spec, params)}: the cached {cls.kind} {model}; "
+                    "generate it from its source"
+                )
+            found[spec.model_label] = model
         return cls(found, params)
 
     @classmethod
@@ -249,7 +227,8 @@ class CompiledData(ABC, Generic[M]):
                 given = _default_source(data_dir, asked)
             spec = _with_batch_sizes(asked, given)
             sha256 = None if source is None else source.sha256(spec)
-            model = cls._cached(data_dir, spec, params, sha256).find()
+            remove_leftovers(cls._place(data_dir, spec, params).parent)
+            model = cls._find(data_dir, spec, params, sha256)
             if isinstance(model, str):
                 made = cls.generate([spec], given or _default_source(data_dir, spec), params)
                 made.save(data_dir)
@@ -258,14 +237,40 @@ class CompiledData(ABC, Generic[M]):
         return cls(found, params)
 
     @classmethod
-    def _cached(
+    def _made_from(cls, spec: InferenceModelSpec, params: Any) -> dict[str, Any]:
+        how = {} if params is None else params.model_dump(mode="json")
+        return {"schema_version": cls.schema_version, **spec.data_fields(), **how}
+
+    @classmethod
+    def _place(cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any) -> Path:
+        return Path(data_dir) / content_hash(cls._made_from(spec, params)) / cls.kind
+
+    @classmethod
+    def _find(
         cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any, sha256: str | None = None
-    ) -> Cached[M]:
-        made_from = {"schema_version": cls.schema_version, **spec.data_fields()}
-        if params is not None:
-            made_from |= params.model_dump(mode="json")
-        parse = partial(cls._parse, spec, params)
-        return Cached(Path(data_dir), cls.kind, made_from, parse, sha256)
+    ) -> M | str:
+        """Return a model of the cache, or as a clause why there is none to use.
+
+        Without a hash of the source data it may be from any.
+        """
+        place = cls._place(data_dir, spec, params)
+        if not place.exists():
+            return "is not there for these parameters"
+        try:
+            manifest = read_json(place / MANIFEST, _Manifest)
+            if sha256 not in (None, manifest.details.get("source_sha256")):
+                return "was made from other source data"
+            files = {}
+            for name in cls.names:
+                if name not in manifest.files:
+                    raise InputError(f"{MANIFEST} lists no {name}")
+                check_is_file(place / name)
+                files[name] = place / name, read_bytes(place / name)
+                if hashlib.sha256(files[name][1]).hexdigest() != manifest.files[name]:
+                    raise InputError(f"{name} was changed")
+            return cls._parse(spec, params, files, manifest.details)
+        except InputError as error:
+            return f"is damaged ({error})"
 
 
 def _default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
@@ -297,3 +302,266 @@ def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
     twice = sorted(label for label, n in Counter(labels).items() if n > 1)
     if twice:
         raise InputError(f"two specs have the label '{twice[0]}'; labels must differ")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFits(CompiledModel):
+    """The fits of one served model: power, latency and throughput against batch size."""
+
+    fits: ServingFits
+
+
+class LogisticModelStore(CompiledData[ModelFits]):
+    """The fits of several served models.
+
+    The points are the medians over the runs of each batch size in `fit_batch_sizes`: mean power
+    [W], median inter-token latency [s] and throughput [tokens/s] against log2 of the batch size. A
+    source that gives fits itself (OpenG2G's cache) is taken at its word.
+    """
+
+    def __getitem__(self, model_label: str) -> ServingFits:
+        return self.models[model_label].fits
+
+    kind, names = "logistic_models", (FIT_FILE,)
+
+    @classmethod
+    def _compile(
+        cls, spec: InferenceModelSpec, runs: BenchmarkRuns, _: Any, details: dict[str, Any]
+    ) -> ModelFits:
+        models, points = _curves(runs, spec.fit_batch_sizes)
+        details["points"] = {"batch_size": list(spec.fit_batch_sizes), **points}
+        return _fits(spec, models, details)
+
+    @classmethod
+    def _files(cls, model: ModelFits) -> dict[str, bytes]:
+        content = {
+            "schema": FIT_SCHEMA,
+            "model_label": model.spec.model_label,
+            **{name: getattr(model.fits, quantity).to_dict() for name, quantity in FITS.items()},
+        }
+        return {FIT_FILE: f"{json.dumps(content, indent=2)}\n".encode()}
+
+    @classmethod
+    def _parse(
+        cls, spec: InferenceModelSpec, _: Any, files: Files, details: Mapping[str, Any]
+    ) -> ModelFits:
+        return _fits(spec, fits_of(*files[FIT_FILE]), details)
+
+
+def _fits(
+    spec: InferenceModelSpec, models: Mapping[str, LogisticModel], details: Mapping[str, Any]
+) -> ModelFits:
+    lacking = [quantity for quantity in FITS.values() if quantity not in models]
+    if lacking:
+        raise InputError(f"no fit of {one_of(lacking)}")
+    sizes = spec.fit_batch_sizes
+    fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
+    return ModelFits(spec, details, fits)
+
+
+def _curves(
+    runs: BenchmarkRuns, sizes: Sequence[int]
+) -> tuple[dict[str, LogisticModel], dict[str, list[float]]]:
+    """Return the three curves and the points that were fitted."""
+    models, points = dict(runs.fits), {}
+    by_batch = runs.by_batch()
+    missing = [quantity for quantity in FITS.values() if quantity not in models]
+    if missing and len(sizes) < 2:
+        raise InputError(f"one batch size, {sizes[0]}, gives no curve; give two or more")
+    for quantity in missing:
+        points[quantity] = [_median(by_batch[size], quantity) for size in sizes]
+        models[quantity] = LogisticModel.fit(np.log2(sizes), points[quantity])
+    return models, points
+
+
+def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
+    name, words = _MEASURED[quantity]
+    values = [getattr(run, name) for run in runs]
+    if quantity == "power":
+        for k, run in enumerate(runs):
+            if values[k] is None and run.power:
+                values[k] = float(run_power_w(run, _TRACE_STEP_S).mean())
+    known = [value for value in values if value is not None]
+    if not known:
+        raise InputError(
+            f"no {words} of batch size {runs[0].batch_size}; use a source that has it, or leave "
+            "this size out of the fit"
+        )
+    return float(np.median(known))
+
+
+class InferenceDataParams(Model):
+    """Settings by which traces and mixtures are compiled."""
+
+    dt_s: StepS = Field(default=0.1, description="Step of the traces [s].")
+    max_itl_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = Field(
+        default=MAX_SAMPLES, description="Latency samples of a fit; more are thinned at random."
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Seed of the thinning.")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelData(CompiledModel):
+    """Traces and mixtures of one served model."""
+
+    dt_s: float  # step of the traces [s]
+    # By batch size: power of one replica, the sum over its GPUs, in the steady state [W]
+    power_w: Mapping[int, Float64Array]
+    itl: Mapping[int, ITLMixtureModel]  # inter-token latency by batch size
+
+    def profile(self, batch_size: int, n_nodes: int = 1) -> PowerProfile:
+        """Return the trace of a batch size as the measured power of one replica."""
+        if batch_size not in self.power_w:
+            raise InputError(
+                f"'{self.spec.model_label}' has no trace of batch size {batch_size} "
+                f"(have: {one_of(self.power_w)})"
+            )
+        interval_s = float(self.details.get("sampling_interval_s", self.dt_s))
+        n_runs = self.details.get("runs", {}).get(str(batch_size), 1)
+        provenance = Provenance(
+            kind="measured",
+            source=str(self.details.get("source", "")),
+            licence=str(self.details.get("licence", "unknown")),
+            source_sha256=str(self.details.get("source_sha256", "")),
+            sampling_interval_s=interval_s,
+            averaging_window_s=self.dt_s,
+            bandwidth_hz=usable_bandwidth_hz(interval_s, self.dt_s),
+            power_boundary=REPLICA_POWER,
+            notes=f"Steady state at batch size {batch_size}, resampled; "
+            + (f"median over {n_runs} runs at each step." if n_runs > 1 else "one run."),
+            counts=dict(self.details.get("counts", {})),
+        )
+        label = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.spec.model_label)
+        return PowerProfile(
+            profile_id=f"serving-{label}-batch{batch_size}",
+            workload=f"serving-{label}",
+            n_nodes=n_nodes,
+            dt_ms=whole_ms(self.dt_s),
+            power_w=round_keeping_energy(self.power_w[batch_size]),
+            provenance=provenance,
+        )
+
+
+class InferenceData(CompiledData[ModelData]):
+    """Traces and mixtures of several served models.
+
+    For every batch size the steady-state power is summed over the GPUs and resampled to the median
+    duration of its runs, and a mixture is fitted to the latencies of all its runs. `params` are
+    `InferenceDataParams`: the step of the traces, the thinning of the samples; `ensure` takes each
+    by its name, too, such as ``dt_s=0.1``.
+    """
+
+    kind, names = "inference_data", (TRACE_FILE, ITL_FILE)
+    default_params = InferenceDataParams()
+    needs_traces = True
+
+    def __getitem__(self, model_label: str) -> ModelData:
+        return self.models[model_label]
+
+    def write_openg2g(
+        self, data_dir: Path | str, fits: LogisticModelStore, *, force: bool = False
+    ) -> tuple[Path, ...]:
+        """Write every model as a spec folder that OpenG2G loads, ``<data_dir>/<its hash>/``.
+
+        Parameters
+        ----------
+        data_dir : path
+            OpenG2G's ``data/specs``.
+        fits : LogisticModelStore
+            The logistic fits of the same models.
+        force : bool
+            Replace folders that are there.
+        """
+        lacking = sorted(set(self.models) - set(fits.models))
+        if lacking:
+            raise InputError(f"no logistic fits of {one_of(lacking)}; fit the same specs")
+        kind = FolderKind(
+            "a spec folder", MANIFEST, (), lambda _: (TRACE_FILE, ITL_FILE, FIT_FILE, MANIFEST)
+        )
+        files = {
+            openg2g_folder(data_dir, model.spec): {
+                **self._files(model),
+                **fits._files(fits.models[label]),
+                MANIFEST: manifest_of(model.spec),
+            }
+            for label, model in self.models.items()
+        }
+        with writing(force=force) as new:
+            for place, of_place in files.items():
+                item = new.folder(place, kind)
+                for name, content in of_place.items():
+                    (item.path / name).write_bytes(content)
+        return tuple(files)
+
+    @classmethod
+    def _compile(
+        cls,
+        spec: InferenceModelSpec,
+        runs: BenchmarkRuns,
+        params: InferenceDataParams,
+        details: dict[str, Any],
+    ) -> ModelData:
+        power_w, itl = {}, {}
+        by_batch = runs.by_batch()
+        for size, of_size in by_batch.items():
+            try:
+                power_w[size] = median_trace_w(of_size, params.dt_s)
+                itl[size] = _mixture(of_size, params)
+            except InputError as error:
+                raise InputError(f"batch size {size}: {error}") from error
+        details |= {
+            "runs": {str(size): len(of_size) for size, of_size in by_batch.items()},
+            "sampling_interval_s": sampling_interval_s(runs.runs),
+            "counts": {name: n for name, n in runs.counts.items() if n},
+        }
+        return ModelData(spec, details, params.dt_s, power_w, itl)
+
+    @classmethod
+    def _files(cls, model: ModelData) -> dict[str, bytes]:
+        lengths = [power_w.size for power_w in model.power_w.values()]
+        columns = (
+            np.repeat(np.array(list(model.power_w), dtype=np.int64), lengths),
+            np.concatenate([np.arange(n) * model.dt_s for n in lengths]),
+            np.concatenate(list(model.power_w.values())),
+        )
+        itl = {
+            "schema": ITL_SCHEMA,
+            "model_label": model.spec.model_label,
+            "per_batch": {str(size): mixture.to_dict() for size, mixture in model.itl.items()},
+        }
+        return {
+            TRACE_FILE: format_columns(dict(zip(TRACE_COLUMNS, columns, strict=True))),
+            ITL_FILE: f"{json.dumps(itl, indent=2)}\n".encode(),
+        }
+
+    @classmethod
+    def _parse(
+        cls,
+        spec: InferenceModelSpec,
+        params: InferenceDataParams,
+        files: Files,
+        details: Mapping[str, Any],
+    ) -> ModelData:
+        batch, _, power_w = traces_of(*files[TRACE_FILE])
+        itl = mixtures_of(*files[ITL_FILE])
+        sizes = sorted(spec.batch_sizes)
+        lacking = [size for size in sizes if not (batch == size).any() or size not in itl]
+        if lacking:
+            raise InputError(f"nothing of batch size {lacking[0]}")
+        traces_w = {size: power_w[batch == size] for size in sizes}
+        itl = {size: itl[size] for size in sizes}
+        return ModelData(spec, details, params.dt_s, traces_w, itl)
+
+
+def _mixture(runs: Sequence[BenchmarkRun], params: InferenceDataParams) -> ITLMixtureModel:
+    samples = [run.itl_samples_s for run in runs if run.itl_samples_s is not None]
+    if samples:
+        return ITLMixtureModel.fit(
+            np.concatenate(samples),
+            max_samples=params.max_itl_samples,
+            seed=params.seed,
+        )
+    fits = [run.itl_fit for run in runs if run.itl_fit is not None]
+    if not fits:
+        raise InputError("no latency samples and no fit; use a source that has them")
+    return fits[0]

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import scipy
 
 from diploee.errors import InputError, shown
 from diploee.neighbours.openg2g.logistic import FittedModel
-from diploee.normal_mixture import Mixture, expectation_maximisation, log_likelihood
+from diploee.normal_mixture import Mixture, expectation_maximisation
 from diploee.streams import stream
 from diploee.tables import Float64Array
 
@@ -32,10 +32,8 @@ _BISECTIONS = 60
 LEAST, LARGEST = 1e-12, 1e6
 """Of the parameters: a picosecond to eleven days, and widths that could be seen."""
 
-Location = Literal["likelihood", "minimum"]
-
 LEAST_GAP_S = 1e-6
-"""Smallest distance of the location below the smallest sample [s], as OpenG2G sets it."""
+"""Smallest distance of the location below the smallest sample [s]; OpenG2G always takes it."""
 _START_SPLITS = (0.5, 0.8, 0.95)
 _N_GAPS = 12
 _COARSE_SAMPLES = 2_000
@@ -48,25 +46,7 @@ _TOLERANCE = 1e-9
 class ITLMixtureModel(FittedModel):
     """A mixture of two lognormals above a common location.
 
-    Parameters
-    ----------
-    location_s : float
-        Latency that lies below every sample [s].
-    steady_weight : float
-        Share of the steady component, 0-1; the rest are stalls.
-    steady_sigma, stall_sigma : float
-        Standard deviation of log(latency - location) in each component.
-    steady_scale_s, stall_scale_s : float
-        Median of latency - location in each component [s].
-    log_likelihood : float, optional
-        Of the samples fitted; None where the parameters were given.
-    n_samples : int
-        Samples fitted; 0 where the parameters were given.
-
-    Raises
-    ------
-    InputError
-        If a parameter is not finite or out of its range.
+    `InputError` if a parameter is not finite or out of its range.
     """
 
     what = "a latency mixture"
@@ -83,14 +63,14 @@ class ITLMixtureModel(FittedModel):
     derived = MappingProxyType({"pi_stall": "stall_weight"})
     quality = ("log_likelihood", "n_samples")
 
-    location_s: float
-    steady_weight: float
-    steady_sigma: float
-    steady_scale_s: float
-    stall_sigma: float
-    stall_scale_s: float
-    log_likelihood: float | None = None
-    n_samples: int = 0
+    location_s: float  # lies below every sample [s]
+    steady_weight: float  # share of the steady component, 0-1; the rest are stalls
+    steady_sigma: float  # standard deviation of log(latency - location)
+    steady_scale_s: float  # median of latency - location [s]
+    stall_sigma: float  # likewise of the stalls
+    stall_scale_s: float  # likewise
+    log_likelihood: float | None = None  # of the samples; None where parameters were given
+    n_samples: int = 0  # that were fitted
 
     def __post_init__(self) -> None:
         for symbol, name in self.symbols.items():
@@ -154,15 +134,6 @@ class ITLMixtureModel(FittedModel):
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(self.location_s + np.exp(high), dtype=np.float64)
 
-    def log_likelihood_of(self, samples_s: npt.ArrayLike) -> float:
-        """Return the log-likelihood of samples [s]; minus infinity if one is not above `loc`."""
-        above = np.asarray(samples_s, dtype=np.float64).ravel() - self.location_s
-        if not (above > 0).all():
-            return -np.inf
-        z = np.log(above)
-        with np.errstate(divide="ignore"):
-            return log_likelihood(z, np.ones(z.size), self._logs) - float(z.sum())
-
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Float64Array:
         """Draw latencies [s] of the given shape."""
         stall, logs = (rng.random(size) >= self.steady_weight).astype(np.int64), self._logs
@@ -191,20 +162,19 @@ class ITLMixtureModel(FittedModel):
         cls,
         samples_s: npt.ArrayLike,
         *,
-        location: Location = "likelihood",
         max_samples: int = MAX_SAMPLES,
         seed: int = 0,
     ) -> Self:
         """Fit the mixture by expectation maximisation on log(x - location).
 
+        The location is that of the highest likelihood between 1 us below the smallest sample, which
+        is OpenG2G's rule, and 0: so it never fits worse, and recovers the parameters that samples
+        were drawn from.
+
         Parameters
         ----------
         samples_s : array_like, shape (n,)
             Latencies [s], positive.
-        location : {"likelihood", "minimum"}
-            ``minimum`` is OpenG2G's rule, 1 us below the smallest sample. ``likelihood`` finds the
-            location of the highest likelihood between that one and 0, so that it never fits worse,
-            and recovers the parameters that samples were drawn from.
         max_samples : int
             More samples than these are thinned at random (all of them bound the location).
         seed : int
@@ -222,8 +192,7 @@ class ITLMixtureModel(FittedModel):
         if samples.size > max_samples:
             samples = rng.choice(samples, max_samples, replace=False)
             _check(samples)
-        gap_s = min(LEAST_GAP_S, smallest) if location == "minimum" else None
-        gap_s, found = _fit_location(samples, smallest, gap_s, rng)
+        gap_s, found = _fit_location(samples, smallest, rng)
         steady, stall = (0, 1) if found.mean[0] <= found.mean[1] else (1, 0)
         return cls(
             location_s=max(smallest - gap_s, 0.0),
@@ -238,23 +207,19 @@ class ITLMixtureModel(FittedModel):
 
 
 def _fit_location(
-    samples: Float64Array, smallest: float, gap_s: float | None, coarse_rng: np.random.Generator
+    samples: Float64Array, smallest: float, coarse_rng: np.random.Generator
 ) -> tuple[float, Mixture]:
     """Fit two lognormals with a common location."""
     coarse = samples
     if samples.size > _COARSE_SAMPLES:
         coarse = coarse_rng.choice(samples, _COARSE_SAMPLES, replace=False)
     gaps = np.geomspace(min(LEAST_GAP_S, smallest), smallest, _N_GAPS)
-    if gap_s is not None:
-        gaps = np.array([gap_s])
     tried = [
         (float(gap), _fit_at(coarse, smallest, float(gap), start, _COARSE_STEPS))
         for gap in gaps
         for start in _starts(_z(coarse, smallest, float(gap)))
     ]
     best_gap, best = max(tried, key=lambda found: found[1].log_likelihood)
-    if gap_s is not None:
-        return gap_s, _fit_at(samples, smallest, gap_s, best, _STEPS)
     return _refine(samples, smallest, gaps, best_gap, best)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from diploee.errors import InputError, one_of, shown
+from diploee.errors import Brief, InputError, one_of, shown
 from diploee.tables import Float64Array
 from diploee.units import LARGEST_NUMBER
 
@@ -31,7 +31,7 @@ _N_POLISHED = 12
 _MAX_EVALUATIONS = 200
 
 
-class FittedModel:
+class FittedModel(Brief):
     """A model of a few numbers, which files have under the symbols of its equation."""
 
     what: ClassVar[str]
@@ -69,40 +69,20 @@ class FittedModel:
 class LogisticModel(FittedModel):
     """A logistic curve over ``x = log2(batch size)``.
 
-    Parameters
-    ----------
-    span : float
-        Upper less lower asymptote, L [unit of y]; negative where y falls.
-    steepness : float
-        k [1], positive.
-    midpoint : float
-        log2 of the batch size at half the span, x0.
-    base : float
-        Asymptote at small batches, b0 [unit of y].
-    r2 : float, optional
-        Coefficient of determination of the fit; None where the coefficients were given.
-    rmse : float, optional
-        Root mean square of the residuals [unit of y].
-    n_points : int
-        Points that were fitted; 0 where the coefficients were given.
-
-    Raises
-    ------
-    InputError
-        If a coefficient is not finite, or the steepness not positive.
+    `InputError` if a coefficient is not finite, or the steepness not positive.
     """
 
     what = "a logistic"
     symbols = MappingProxyType({"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"})
     quality = ("r2", "rmse", "n_points")
 
-    span: float
-    steepness: float
-    midpoint: float
-    base: float
-    r2: float | None = None
-    rmse: float | None = None
-    n_points: int = 0
+    span: float  # L, upper less lower asymptote [unit of y]; negative where y falls
+    steepness: float  # k [1], positive
+    midpoint: float  # x0, log2 of the batch size at half the span
+    base: float  # b0, asymptote at small batches [unit of y]
+    r2: float | None = None  # coefficient of determination; None where coefficients were given
+    rmse: float | None = None  # root mean square of the residuals [unit of y]
+    n_points: int = 0  # that were fitted
 
     def __post_init__(self) -> None:
         for symbol, name in self.symbols.items():

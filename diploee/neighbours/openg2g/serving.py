@@ -2,8 +2,8 @@
 
 A request rate gives the batch size, that gives power and latency: a continuously batching server
 runs as many sequences at once as its requests need, the batch size at which its throughput equals
-the tokens of the requests (OpenG2G). The latency cap then gives the highest rate by Eq. 5, as for
-measured curves; sampled over rates they are the curves that services run on.
+the tokens of the requests (OpenG2G). Sampled over rates they are the curves that services run
+on, of which a latency cap takes the highest rate by Eq. 5, as for measured ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from diploee.errors import InputError, WorkloadError
+from diploee.errors import Brief, InputError
 from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.neighbours.openg2g.logistic import LogisticModel
 from diploee.profiles import Provenance
@@ -28,30 +28,17 @@ LATENCY_RATES = 200
 
 
 @dataclass(frozen=True)
-class ServingFits:
+class ServingFits(Brief):
     """Power, inter-token latency and throughput of one replica against its batch size.
 
-    Parameters
-    ----------
-    power : LogisticModel
-        Mean power of the replica's GPUs [W].
-    itl : LogisticModel
-        Inter-token latency [s], not falling with the batch size.
-    throughput : LogisticModel
-        Output tokens per second [1/s], rising with the batch size.
-    smallest_batch, largest_batch : float
-        Batch sizes within which the curves hold: those that were measured.
-
-    Raises
-    ------
-    InputError
-        If the range of batch sizes is not one, throughput does not rise, latency falls, or one of
-        the curves is not positive within the range.
+    `InputError` if the range of batch sizes is not one, throughput does not rise, latency falls, or
+    one of the curves is not positive within the range.
     """
 
-    power: LogisticModel
-    itl: LogisticModel
-    throughput: LogisticModel
+    power: LogisticModel  # mean power of the replica's GPUs [W]
+    itl: LogisticModel  # inter-token latency [s], not falling with the batch size
+    throughput: LogisticModel  # output tokens per second [1/s], rising with the batch size
+    # Batch sizes within which the curves hold: those that were measured
     smallest_batch: float
     largest_batch: float
 
@@ -80,44 +67,20 @@ class ServingFits:
                     "expected positive values; narrow the range to what was measured"
                 )
 
-    def largest_batch_within(self, itl_deadline_s: float | None = None) -> float:
-        """Return the largest batch size that keeps an inter-token latency [s], if there is one.
+    def max_request_rate_rps(self, output_tokens: float) -> float:
+        """Return the highest request rate of a replica [1/s].
 
-        `WorkloadError` if even the smallest batch size exceeds it; the text says which latency can
-        be kept.
-        """
-        if itl_deadline_s is None:
-            return self.largest_batch
-        lowest_s = float(self.itl.eval(self.smallest_batch))
-        if itl_deadline_s < lowest_s:
-            raise WorkloadError(
-                f"an inter-token latency of {itl_deadline_s:g} s can't be kept: the lowest is "
-                f"{lowest_s:.6g} s, at the smallest batch size of {self.smallest_batch:g}; raise "
-                "the deadline to that or above"
-            )
-        if not self.itl.is_rising:
-            return self.largest_batch
-        kept = float(self.itl.inverse(itl_deadline_s))
-        return min(max(kept, self.smallest_batch), self.largest_batch)
-
-    def max_request_rate_rps(
-        self, output_tokens: float, itl_deadline_s: float | None = None
-    ) -> float:
-        """Return the highest request rate of a replica, R_max of Eq. 5 [1/s].
-
-        It is the throughput at the largest batch size that keeps the deadline [s], over the mean
-        output length of a request [tokens].
+        It is the throughput at the largest batch size over the mean output length [tokens].
         """
         if not 0 < output_tokens < np.inf:
             raise InputError(
                 f"mean output tokens per request must be a number above 0, found {output_tokens:g}"
             )
-        batch = self.largest_batch_within(itl_deadline_s)
-        return float(self.throughput.eval(batch)) / output_tokens
+        return float(self.throughput.eval(self.largest_batch)) / output_tokens
 
 
 @dataclass(frozen=True, eq=False)
-class OperatingPoints:
+class OperatingPoints(Brief):
     """Operation of a replica at given request rates; all arrays of one shape."""
 
     rate_rps: Float64Array  # offered request rate [1/s]
@@ -137,14 +100,13 @@ def operating_points(
     rate_rps: npt.ArrayLike,
     output_tokens: float,
     *,
-    itl_deadline_s: float | None = None,
     idle_power_w: float | None = None,
 ) -> OperatingPoints:
     """Return how a replica runs at request rates.
 
     Between the smallest and the largest batch size the batch solves
-    ``throughput(batch) = rate * output_tokens``; the curves give the rest. Above the highest rate
-    (largest batch size, or the largest that keeps the deadline) the replica stays at that rate.
+    ``throughput(batch) = rate * output_tokens``; the curves give the rest. Above the highest rate,
+    that of the largest batch size, the replica stays at that rate.
 
     ASSUMPTION: below the throughput of the smallest measured batch size a replica alternates
     between that batch size and idling, so that its mean power runs linearly from `idle_power_w` at
@@ -160,8 +122,6 @@ def operating_points(
         Request rates per replica [1/s], 0 or more.
     output_tokens : float
         Mean output length of a request [tokens].
-    itl_deadline_s : float, optional
-        Highest inter-token latency [s], which limits the batch size (Eq. 5).
     idle_power_w : float, optional
         Power of the replica's GPUs without requests [W].
 
@@ -169,11 +129,9 @@ def operating_points(
     ------
     InputError
         If a rate, the tokens or the idle power is out of its range.
-    WorkloadError
-        If the deadline can't be kept.
     """
     rate_rps = np.asarray(rate_rps, dtype=np.float64)
-    max_rps = fits.max_request_rate_rps(output_tokens, itl_deadline_s)
+    max_rps = fits.max_request_rate_rps(output_tokens)
     bad = ~(np.isfinite(rate_rps) & (rate_rps >= 0))
     if bad.any():
         raise InputError(
@@ -191,8 +149,7 @@ def operating_points(
     served_rps = np.minimum(rate_rps, max_rps)
     tokens_tps = served_rps * output_tokens
     share = np.minimum(tokens_tps / smallest_tps, 1.0)
-    largest = fits.largest_batch_within(itl_deadline_s)
-    running = np.clip(fits.throughput.inverse(tokens_tps), smallest, largest)
+    running = np.clip(fits.throughput.inverse(tokens_tps), smallest, fits.largest_batch)
     at_rest_w = smallest_power_w if idle_power_w is None else idle_power_w
     power_w = fits.power.eval(running) - (1 - share) * (smallest_power_w - at_rest_w)
     batch = running * share

@@ -12,7 +12,7 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.errors import InputError, LogFormatError
+from diploee.errors import Brief, InputError, LogFormatError
 from diploee.files import whole_file
 from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W, MAX_SEED, Model, documented
 from diploee.neighbours.openg2g.sources.openg2g import format_columns
@@ -116,22 +116,12 @@ class TrainingTraceParams(Model):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingTrace:
-    """Power of one GPU in training.
+class TrainingTrace(Brief):
+    """Power of one GPU in training."""
 
-    Parameters
-    ----------
-    dt_s : float
-        Step [s], a whole number of milliseconds.
-    power_w : numpy.ndarray, shape (n,), float64
-        Power over each step [W].
-    params : TrainingTraceParams or None
-        What it was generated with; None for a trace read from elsewhere.
-    """
-
-    dt_s: float
-    power_w: Float64Array
-    params: TrainingTraceParams | None = None
+    dt_s: float  # step [s], a whole number of milliseconds
+    power_w: Float64Array  # power over each step [W]
+    params: TrainingTraceParams | None = None  # None for a trace read from elsewhere
 
     @property
     def t_s(self) -> Float64Array:

@@ -11,13 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.neighbours.zeus.results import Recurrences as Recurrences
-    from diploee.neighbours.zeus.results import summarize as summarize
-    from diploee.neighbours.zeus.results import write_recurrences as write_recurrences
-    from diploee.neighbours.zeus.simulator import ZeusSpec as ZeusSpec
     from diploee.neighbours.zeus.simulator import simulate_groups as simulate_groups
     from diploee.neighbours.zeus.simulator import simulate_sequence as simulate_sequence
-    from diploee.neighbours.zeus.traces import GroupTrace as GroupTrace
+    from diploee.neighbours.zeus.simulator import summarize as summarize
+    from diploee.neighbours.zeus.simulator import write_recurrences as write_recurrences
     from diploee.neighbours.zeus.traces import TrainingTraces as TrainingTraces
     from diploee.neighbours.zeus.traces import chosen_workloads as chosen_workloads
     from diploee.neighbours.zeus.traces import read_groups as read_groups
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from diploee.neighbours.zeus.workload import TrainingWorkload as TrainingWorkload
     from diploee.neighbours.zeus.workload import WorkloadSpec as WorkloadSpec
     from diploee.neighbours.zeus.workload import best_savings as best_savings
+    from diploee.scenario.recurring import ZeusSpec as ZeusSpec
 else:
     from diploee.fronts import front
 

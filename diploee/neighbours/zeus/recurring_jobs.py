@@ -8,13 +8,13 @@ ASSUMPTION: a wait in the facility's queue does not change what is known at a su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from diploee.errors import LogFormatError, WorkloadError
 from diploee.inputs import readable
@@ -28,22 +28,20 @@ from diploee.loads.jobs.source import (
     draw_submissions,
     stream_rates,
 )
-from diploee.neighbours.zeus.results import RecurrenceTable
-from diploee.neighbours.zeus.simulator import Simulation, ZeusSpec
+from diploee.neighbours.zeus.simulator import Simulation, check_limit
 from diploee.neighbours.zeus.traces import (
-    GroupTrace,
-    Submissions,
     TrainingTraces,
     chosen_workloads,
     read_groups,
     read_traces,
+    submissions_of,
 )
-from diploee.neighbours.zeus.workload import TrainingWorkload, oracle_pair
+from diploee.neighbours.zeus.workload import oracle_pair
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int64Array, column, concat
+from diploee.tables import Float64Array, Int16Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 
 PROFILE_ID = "zeus-mean-power"
@@ -51,70 +49,17 @@ KNOWN_AS_MEAN_S = 3600.0
 """The traces give one mean power per epoch: nothing is claimed of swings within an hour."""
 
 
-@dataclass(frozen=True, eq=False)
-class JobSeries(RecurrenceTable):
-    """One row per run of a recurrence, in the order of submission; a retry is a job of its own."""
-
-    submit_ms: Int64Array = column("int64")
-
-    @property
-    def duration_ms(self) -> Int64Array:
-        """Run times [ms], at least 1."""
-        return np.maximum(np.rint(self.time_s * MS_PER_S), 1).astype(np.int64)
+def _in_ms(runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf) -> pd.DataFrame:
+    """Return runs in the order of submission, a retry as a job of its own, with times in ms."""
+    submit_ms = np.rint((runs.start_s.to_numpy() - since_s) * MS_PER_S)
+    duration_ms = np.maximum(np.rint(runs.time_s.to_numpy() * MS_PER_S), 1)
+    runs["submit_ms"] = np.minimum(submit_ms, until_ms - 1).astype(np.int64)
+    runs["duration_ms"] = duration_ms.astype(np.int64)
+    return runs.sort_values("start_s", kind="stable")
 
 
-def _jobs(table: RecurrenceTable, since_s: float = 0.0, until_ms: float = inf) -> JobSeries:
-    table = table.take(np.argsort(table.start_s, kind="stable"))
-    rounded_ms = np.rint((table.start_s - since_s) * MS_PER_S)
-    return JobSeries(**vars(table), submit_ms=np.minimum(rounded_ms, until_ms - 1))
-
-
-def shared_recurrences(
-    submissions: Iterable[tuple[Int64Array, float]],
-    workloads: Sequence[TrainingWorkload],
-    workload_of: Int16Array,
-    spec: ZeusSpec,
-    seed: int,
-    *name: str | int,
-) -> Iterator[JobSeries]:
-    """Yield jobs for times of submission [ms] and the end of each span of them [ms].
-
-    Each is of any of several recurring jobs with equal probability, whose workloads are given.
-    Those that try again what failed come with the span in which they start. Where recurring jobs
-    are few and submissions dense, recurrences overlap, and Zeus explores slowly: that is its rule.
-    """
-    rng = stream(seed, "zeus", *name, "recurring jobs")
-    simulation = Simulation(workloads, spec, seed, *name)
-    for submit_ms, until_ms in submissions:
-        group_id = rng.integers(workload_of.size, size=submit_ms.size, dtype=np.int32)
-        nan, one = np.full(submit_ms.size, np.nan), np.ones(submit_ms.size)
-        of_span = Submissions(group_id, workload_of[group_id], submit_ms / MS_PER_S, nan, one)
-        yield _jobs(simulation.advance(of_span, until_ms / MS_PER_S), until_ms=until_ms)
-
-
-def recurrences_of_groups(
-    groups: GroupTrace,
-    workloads: Sequence[TrainingWorkload],
-    spec: ZeusSpec,
-    seed: int,
-    *name: str | int,
-) -> JobSeries:
-    """Return the jobs of a group trace, submitted at its starts less the earliest one."""
-    submissions, _ = groups.submissions(workloads)
-    simulation = Simulation(workloads, spec, seed, *name, group_names=groups.groups)
-    return _jobs(simulation.advance(submissions), since_s=float(submissions.start_s.min()))
-
-
-def shared_out(
-    workloads: Sequence[TrainingWorkload], n_jobs: int, shares: Sequence[float] | Float64Array
-) -> Int16Array:
+def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
     """Return the workload of each recurring job: the nearest whole numbers, one at least."""
-    weights = np.asarray(shares, dtype=np.float64)
-    if weights.size != len(workloads) or not (weights >= 0).all() or not 0 < weights.sum() < inf:
-        raise WorkloadError(
-            f"shares of the workloads are {weights.tolist()}, expected {len(workloads)} numbers of "
-            "0 or more, not all 0"
-        )
     n_needed = int(np.count_nonzero(weights))
     if n_jobs < n_needed:
         raise WorkloadError(
@@ -127,7 +72,7 @@ def shared_out(
         counts[np.argmax(wanted - counts)] += 1
     while counts.sum() > n_jobs:  # small shares were rounded up to one
         counts[np.argmax(np.where(counts > 1, counts - wanted, -np.inf))] -= 1
-    return np.repeat(np.arange(len(workloads)), counts).astype(np.int16)
+    return np.repeat(np.arange(weights.size), counts).astype(np.int16)
 
 
 @dataclass(frozen=True)
@@ -135,7 +80,7 @@ class _ZeusInputs:
     """Inputs of a `zeus` block: the training traces, and the submissions of recurring jobs."""
 
     traces: TrainingTraces
-    groups: GroupTrace | None = None
+    groups: pd.DataFrame | None = None
 
 
 def read_zeus_inputs(
@@ -176,19 +121,13 @@ class RecurringJobs(JobSource):
             self._workloads = chosen_workloads(
                 inputs.traces, tuple(self.spec.workloads), max_epochs=self.spec.max_epochs
             )
-            self._zeus = ZeusSpec(
-                self.spec.batch_size_optimizer,
-                self.spec.power_limit,
-                self.spec.eta,
-                self.spec.beta,
-            )
             for workload in self._workloads:
-                self._zeus.check(workload)
+                check_limit(self.spec, workload)
             shares = np.array([self.spec.workloads.get(w.name, 1.0) for w in self._workloads])
             if self._groups is None:
-                self._workload_of = shared_out(self._workloads, self.spec.recurring_jobs, shares)
+                self._workload_of = shared_out(self.spec.recurring_jobs, shares)
             else:
-                submissions, left_out = self._groups.submissions(self._workloads)
+                submissions, left_out = submissions_of(self._groups, self._workloads)
                 shares = np.bincount(submissions.workload_id, minlength=shares.size)
                 per_day = len(submissions) / (_period_ms(submissions.start_s) / MS_PER_DAY)
                 if left_out:
@@ -228,17 +167,18 @@ class RecurringJobs(JobSource):
         """Yield the recurrences of each span; each learns from those that ended before it."""
         self._n_failed = 0
         of_spans = self._of_calendar() if self._groups is None else self._of_trace(self._groups)
-        for span, series in zip(self._frame.spans, of_spans, strict=True):
-            self._n_failed += int((~series.converged & (series.submit_ms >= 0)).sum())
-            startup_ms = self._startups_ms(len(series), self._frame.clock.date_ms(span * DRAW_MS))
+        for span, runs in zip(self._frame.spans, of_spans, strict=True):
+            self._n_failed += int((~runs.converged & (runs.submit_ms >= 0)).sum())
+            startup_ms = self._startups_ms(len(runs), self._frame.clock.date_ms(span * DRAW_MS))
+            power_w = self._node_power_w(runs.average_power_w.to_numpy())
             yield self._jobs(
-                series.submit_ms,
-                n_nodes=np.full(len(series), self.spec.n_nodes),
-                duration_ms=series.duration_ms + startup_ms,
-                class_id=series.workload_id,
-                profile_id=np.full(len(series), self._profile_id),
+                runs.submit_ms.to_numpy(),
+                n_nodes=np.full(len(runs), self.spec.n_nodes),
+                duration_ms=runs.duration_ms.to_numpy() + startup_ms,
+                class_id=runs.workload_id.to_numpy(),
+                profile_id=np.full(len(runs), self._profile_id),
                 startup_ms=startup_ms,
-                power_factor=self._node_power_w(series) / FLAT_POWER_W,
+                power_factor=power_w / FLAT_POWER_W,
             )
 
     def match(self) -> StreamMatch:
@@ -246,53 +186,71 @@ class RecurringJobs(JobSource):
         counts = {"stopped early or not converged": self._n_failed, **self.counts}
         return replace(super().match(), counts=counts)
 
-    def _node_power_w(self, series: JobSeries) -> Float64Array:
+    def _node_power_w(self, gpu_w: Float64Array) -> Float64Array:
         """Return the power of one busy node: the idle node, and its GPUs above their idle power.
 
         It is the traces' own: `busy_power_factor`, which scales profiles, does not apply.
         """
         node_type = self._frame.node_type
         n_gpus = self.spec.gpus_per_node or node_type.n_gpus
-        over_idle_w = np.maximum(series.average_power_w - self.spec.gpu_idle_power_w, 0)
+        over_idle_w = np.maximum(gpu_w - self.spec.gpu_idle_power_w, 0)
         power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
         return power_w
 
-    def _of_calendar(self) -> Iterator[JobSeries]:
-        """Yield the recurrences of each span, with submissions drawn from the calendar."""
+    def _of_calendar(self) -> Iterator[pd.DataFrame]:
+        """Yield the recurrences of each span, with submissions drawn from the calendar.
+
+        Each is of any of the recurring jobs with equal probability. Retries of what failed come
+        with the span in which they start. Where recurring jobs are few and submissions dense,
+        recurrences overlap, and Zeus explores slowly: that is its rule.
+        """
         frame, jobs_per_day = self._frame, self.jobs_per_day
         rates = stream_rates(self._stream, frame)
-
-        def drawn(span: int) -> tuple[Int64Array, int]:
+        of_job = stream(frame.seed, "zeus", frame.name, "recurring jobs")
+        simulation = Simulation(self._workloads, self.spec, frame.seed, frame.name)
+        for span in frame.spans:
             begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
             rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms))
             of_span = rates.between(begin_ms, end_ms)
-            return np.sort(draw_submissions(rng, of_span, jobs_per_day)), end_ms
+            submit_ms = np.sort(draw_submissions(rng, of_span, jobs_per_day))
+            group_id = of_job.integers(self._workload_of.size, size=submit_ms.size, dtype=np.int32)
+            submissions = pd.DataFrame(
+                {
+                    "group_id": group_id,
+                    "workload_id": self._workload_of[group_id],
+                    "start_s": submit_ms / MS_PER_S,
+                    "end_s": np.nan,
+                    "runtime_ratio": 1.0,
+                }
+            )
+            runs = simulation.advance(submissions, end_ms / MS_PER_S)
+            yield _in_ms(runs, until_ms=end_ms)
 
-        return shared_recurrences(
-            map(drawn, frame.spans), self._workloads, self._workload_of, self._zeus,
-            frame.seed, frame.name,
-        )  # fmt: skip
-
-    def _of_trace(self, groups: GroupTrace) -> Iterator[JobSeries]:
+    def _of_trace(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield the group trace's jobs in each span, simulated once and then repeated.
 
         It begins at the start of the run; what lies before is a repetition as well.
         """
         frame, clock = self._frame, self._frame.clock
-        once = recurrences_of_groups(groups, self._workloads, self._zeus, frame.seed, frame.name)
-        period_ms = _period_ms(groups.submissions(self._workloads)[0].start_s)
+        names = list(groups.group.cat.categories)
+        simulation = Simulation(
+            self._workloads, self.spec, frame.seed, frame.name, group_names=names
+        )
+        submissions, _ = submissions_of(groups, self._workloads)
+        once = _in_ms(simulation.advance(submissions), float(submissions.start_s.min()))
+        period_ms = _period_ms(submissions.start_s)
         # A retry beyond the last submission runs in the next repetition.
-        once = replace(once, submit_ms=once.submit_ms % period_ms)
-        once = once.take(np.argsort(once.submit_ms, kind="stable"))
+        once["submit_ms"] %= period_ms
+        once = once.sort_values("submit_ms", kind="stable")
         for span in frame.spans:
             begin_ms = max(span * DRAW_MS, clock.begin_ms)
             end_ms = min((span + 1) * DRAW_MS, clock.horizon_ms)
             parts = []
             for delay_ms in range(begin_ms // period_ms * period_ms, end_ms, period_ms):
-                edges = np.searchsorted(once.submit_ms, [begin_ms - delay_ms, end_ms - delay_ms])
-                part = once.take(slice(*edges.tolist()))
-                parts.append(replace(part, submit_ms=part.submit_ms + delay_ms))
-            yield concat(parts)
+                submit_ms = once.submit_ms + delay_ms
+                part = once.assign(submit_ms=submit_ms)
+                parts.append(part[(submit_ms >= begin_ms) & (submit_ms < end_ms)])
+            yield pd.concat(parts)
 
     def _stream_classes(self, shares: Float64Array) -> tuple[StreamClass, ...]:
         return tuple(
@@ -310,6 +268,6 @@ class RecurringJobs(JobSource):
         )
 
 
-def _period_ms(start_s: Float64Array) -> int:
+def _period_ms(start_s: pd.Series[float]) -> int:
     """Return the span of a group trace in whole hours [ms], after which it is repeated."""
     return (round(float(np.ptp(start_s)) * MS_PER_S) // MS_PER_H + 1) * MS_PER_H

@@ -10,37 +10,34 @@ and the trace-driven simulator of its authors).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from diploee.errors import WorkloadError, shown
-from diploee.model import Kind, Kinds
+from diploee.errors import WorkloadError
+from diploee.files import whole_file
+from diploee.model import Kind
 from diploee.neighbours.zeus.optimizers import Setting
-from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
-from diploee.neighbours.zeus.traces import GroupTrace, Submissions
+from diploee.neighbours.zeus.traces import submissions_of
 from diploee.neighbours.zeus.workload import (
     TrainingWorkload,
-    check_eta,
     cost_per_epoch_j,
+    default_pair,
     oracle_pair,
 )
-from diploee.scenario.recurring import (
-    BATCH_SIZE_OPTIMIZERS,
-    POWER_LIMIT_OPTIMIZERS,
-    BatchSizeOptimizer,
-    PowerLimitOptimizer,
-)
+from diploee.progress import stage
+from diploee.scenario.recurring import PowerLimitOptimizer, ZeusSpec
 from diploee.streams import stream
-from diploee.tables import Int16Array, concat
-
-HIGHEST_BETA = 1000
-"""Of a finite beta; above it a path that never converges would run for years."""
+from diploee.tables import Float64Array
 
 MAX_RECURRENCES = 20_000_000
 """Recurrences of one simulation, some gigabytes and minutes."""
@@ -50,117 +47,63 @@ MAX_TRIES = 20
 NEVER_RAN = 100
 """Cost that is observed of a run that may not begin, over what would have stopped it; as there."""
 
-BatchSizeFactory = Callable[[Setting], BatchSizeOptimizer]
-PowerLimitFactory = Callable[[Setting], PowerLimitOptimizer]
+COLUMNS = {
+    "workload_id": "int16",
+    "group_id": "int32",  # the recurring job
+    "seed": "int64",  # of its draws
+    "recurrence": "int32",  # place in its job's history, by start, from 0
+    "attempt": "int32",  # run of the recurrence, from 0; a failure has another
+    "start_s": "float64",
+    "runtime_ratio": "float64",  # run time over that of the traces
+    "batch_size": "int32",
+    "power_limit_w": "float64",  # after the first epoch, if that was a profile
+    "time_s": "float64",
+    "energy_j": "float64",  # energies, costs and powers are of one GPU
+    "cost_j": "float64",
+    # Its cost, less the expected cost of the oracle's pair in the first run of a recurrence
+    "regret_j": "float64",
+    "average_power_w": "float64",  # energy over time
+    "converged": "bool",  # it reached its target
+    "stopped": "bool",  # stopped early, at beta x the lowest cost so far
+    "profiled": "bool",  # its first epoch profiled all power limits
+    "overlapping": "bool",  # an earlier run of the job had not ended at its start
+}
+"""Of a frame of runs: times, energies and costs are scaled by the runtime ratio."""
+
+SCHEMA_VERSION = 2
+_METADATA = b"diploee.neighbours.zeus"
+SETTLED_FROM = 30
+"""Recurrences of a recurring job after which its costs are compared with the oracle's."""
 
 
-@dataclass(frozen=True)
-class ZeusSpec:
-    """Rules by which recurring jobs choose batch size and power limit.
+def check_limit(spec: ZeusSpec, workload: TrainingWorkload) -> None:
+    """Raise `WorkloadError` if a fixed limit was not measured for each batch size in use.
 
-    Parameters
-    ----------
-    batch_size_optimizer : str, BatchSizeOptimizer or callable
-        A name in `BATCH_SIZE_OPTIMIZERS`, an import path ``module:Class``, a spec, or what makes
-        one from a `Setting`.
-    power_limit_optimizer : str, float, PowerLimitOptimizer, callable or None
-        The same of `POWER_LIMIT_OPTIMIZERS`, or a fixed limit [W]; None for the one that goes with
-        the batch size optimizer.
-    eta : float
-        Weight of the energy in the cost, 0-1.
-    beta : float
-        A recurrence is stopped at this multiple of the lowest cost so far; above 1, infinite for
-        no early stopping.
-
-    Raises
-    ------
-    WorkloadError
-        If a name is unknown or a number out of range.
+    With the default batch size optimizer only that batch size is in use.
     """
-
-    batch_size_optimizer: str | BatchSizeOptimizer | BatchSizeFactory = "zeus"
-    power_limit_optimizer: str | float | PowerLimitOptimizer | PowerLimitFactory | None = None
-    eta: float = 0.5
-    beta: float = 2.0
-
-    def __post_init__(self) -> None:
-        check_eta(self.eta)
-        if not 1 < self.beta <= HIGHEST_BETA and self.beta != inf:
-            raise WorkloadError(
-                f"beta is {shown(self.beta)}, expected a number above 1 up to {HIGHEST_BETA}, or "
-                "inf for no early stopping"
-            )
-        _ = self._optimizers  # each must be known
-
-    @cached_property
-    def _optimizers(self) -> tuple[Any, Any]:
-        return (
-            _read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer),
-            _read(POWER_LIMIT_OPTIMIZERS, self.power_limit),
-        )
-
-    @property
-    def power_limit(self) -> str | float | PowerLimitOptimizer | PowerLimitFactory:
-        """The power limit optimizer, or the one that goes with the batch size optimizer."""
-        if self.power_limit_optimizer is not None:
-            return self.power_limit_optimizer
-        chosen = _read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer)
-        return chosen.goes_with if isinstance(chosen, BatchSizeOptimizer) else "jit"
-
-    def check(self, workload: TrainingWorkload) -> None:
-        """Raise `WorkloadError` if a fixed limit was not measured for each batch size in use.
-
-        With the default batch size optimizer only that batch size is in use.
-        """
-        limit_w = self.power_limit
-        if isinstance(limit_w, int | float):
-            fixed = _plain(self.batch_size_optimizer) == "default"
-            rows = [workload.default_row] if fixed else range(workload.batch_sizes.size)
-            for row in rows:
-                workload.check_limit(row, limit_w)
-
-    def optimizers(self, setting: Setting) -> tuple[BatchSizeOptimizer, PowerLimitOptimizer]:
-        """Return new optimizers for one recurring job."""
-        batch, limits = (one.open if isinstance(one, Kind) else one for one in self._optimizers)
-        return batch(setting), limits(setting)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the knobs as plain values, for the metadata of a result."""
-        return {
-            "batch_size_optimizer": _plain(self.batch_size_optimizer),
-            "power_limit_optimizer": _plain(self.power_limit),
-            "eta": self.eta,
-            "beta": self.beta if self.beta < inf else "inf",
-        }
+    if isinstance(spec.limit, float):
+        is_default = spec.batch_size_optimizer.kind == "default"
+        rows = [workload.default_row] if is_default else range(workload.batch_sizes.size)
+        for row in rows:
+            workload.check_limit(row, spec.limit)
 
 
-class _FixedPowerLimit(PowerLimitOptimizer):
-    """Always the limit that was given."""
-
-    kind: Literal["fixed"] = "fixed"
-    power_limit_w: float
-
-    def predict(self, batch_size: int) -> float:  # noqa: ARG002  # the same for all
-        """Return the power limit [W]."""
-        return self.power_limit_w
-
-
-def _read(kinds: Kinds[Any], given: Any) -> Any:
-    """Return the optimizer of a name or a limit [W]; any other stays as it is."""
-    if isinstance(given, int | float):
-        return _FixedPowerLimit.model_construct(power_limit_w=float(given))
-    try:
-        if not isinstance(given, str):
-            return given
-        return kinds.read({"path": given} if ":" in given else given)
-    except ValueError as error:
-        raise WorkloadError(str(error)) from error
+def settings_of(spec: ZeusSpec) -> dict[str, Any]:
+    """Return the knobs as plain values, for the metadata of a result."""
+    return {
+        "batch_size_optimizer": _plain(spec.batch_size_optimizer),
+        "power_limit_optimizer": spec.limit
+        if isinstance(spec.limit, float)
+        else _plain(spec.limit),
+        "eta": spec.eta,
+        "beta": spec.beta,
+    }
 
 
-def _plain(given: Any) -> Any:
-    if isinstance(given, Kind):
-        return given.model_dump(mode="json")
-    return getattr(given, "__name__", "own") if callable(given) else given
+def _plain(optimizer: Kind) -> Any:
+    """Return an optimizer by its name, with the keys that are not its defaults where there are."""
+    changed = optimizer.model_dump(mode="json", exclude_defaults=True)
+    return {"kind": optimizer.kind, **changed} if changed else optimizer.kind
 
 
 @dataclass(frozen=True)
@@ -244,8 +187,8 @@ class _Run(_TrainingRun):
     overlapping: bool
 
 
-OF_RUN = [field.name for field in fields(_Run) if field.name in RecurrenceTable.__annotations__]
-"""Columns of a result that a run has by the same names."""
+OF_RUN = COLUMNS.keys() & _Run.__dataclass_fields__.keys()
+"""Columns that a run has by the same names."""
 
 
 class _RecurringJob:
@@ -266,7 +209,12 @@ class _RecurringJob:
         self._workload, self._epochs, self._beta = workload, epochs, spec.beta
         self._paths, optimizer_draws, self._retries = draws
         setting = Setting(workload, spec.eta, optimizer_draws)
-        self._batch_sizes, self._power_limits = spec.optimizers(setting)
+        self._batch_sizes = spec.batch_size_optimizer.open(setting)
+        if isinstance(spec.limit, float):
+            self._power_limits = PowerLimitOptimizer(kind="fixed")
+            self._power_limits._limit_w = dict.fromkeys(setting.batch_sizes, spec.limit)
+        else:
+            self._power_limits = spec.limit.open(setting)
         self._epochs_to_target = [path.tolist() for path in workload.target_epochs]
         self._lowest_cost_j = inf
         self._best_known: int | None = None
@@ -275,16 +223,14 @@ class _RecurringJob:
         self._n = self._n_started = 0
         self._clock_s = 0.0
 
-    def advance(self, given: Submissions, until_s: float) -> list[_Run]:
-        """Run recurrences, and retries that start before a moment, in the order of their starts."""
+    def advance(self, given: Float64Array, until_s: float) -> list[_Run]:
+        """Run recurrences, and retries that start before a moment, in the order of their starts.
+
+        A row is start, end and ratio of a recurrence.
+        """
         self._started = []
-        for start_s, end_s, ratio, path in zip(
-            given.start_s.tolist(),
-            given.end_s.tolist(),
-            given.runtime_ratio.tolist(),
-            self._paths.random(len(given)).tolist(),
-            strict=True,
-        ):
+        paths = self._paths.random(len(given)).tolist()
+        for (start_s, end_s, ratio), path in zip(given.tolist(), paths, strict=True):
             waits = start_s != start_s  # NaN: one at a time
             self._settle(inf if waits else start_s)
             begin_s = self._clock_s if waits else start_s
@@ -401,88 +347,67 @@ class Simulation:
         self._oracle_j = np.array([oracle_pair(w, spec.eta).cost_j for w in workloads])
         self._jobs: dict[int, _RecurringJob] = {}
 
-    def advance(self, submissions: Submissions, until_s: float = inf) -> RecurrenceTable:
+    def advance(self, submissions: pd.DataFrame, until_s: float = inf) -> pd.DataFrame:
         """Run the next recurrences, in any order; one row per run, by recurring job and start.
+
+        A row of `submissions` has `group_id`, the recurring job; `workload_id`, the same in all its
+        rows; `start_s`, NaN to start when all earlier ones have ended; `end_s`, after which the
+        next one may learn from it, NaN for start plus simulated run time; and `runtime_ratio`.
 
         None starts before the `until_s` of an earlier call. Runs that try again what failed are
         returned if they start before `until_s`; later ones by a later call.
         """
-        for workload in np.unique(submissions.workload_id).tolist():
-            self._spec.check(self._workloads[workload])
-        order = np.lexsort((submissions.start_s, submissions.group_id))
-        groups, first = np.unique(submissions.group_id[order], return_index=True)
-        parts = np.split(order, first[1:]) if groups.size else []
-        given = dict(zip(groups.tolist(), map(submissions.take, parts), strict=True))
-        for group, of_group in given.items():
-            self._open(group, of_group.workload_id)
-        none = submissions.take(slice(0))
-        rows = [
-            (job.workload_id, group, run)
-            for group, job in sorted(self._jobs.items())
-            for run in job.advance(given.get(group, none), until_s)
-        ]
-        return self._table(rows)
-
-    def _open(self, group: int, workload_id: Int16Array) -> None:
-        known = self._jobs.get(group)
-        which = int(workload_id[0]) if known is None else known.workload_id
-        if (workload_id != which).any():
-            raise WorkloadError(
-                f"recurring job {group} trains several workloads, expected the same in each "
-                "recurrence; give each workload recurring jobs of its own"
-            )
-        if known is None:
-            workload = self._workloads[which]
-            label = group if self._group_names is None else self._group_names[group]
-            draws = [
-                stream(self._seed, "zeus", *self._name, workload.name, label, what)
-                for what in ("paths", "optimizer", "retries")
+        for workload in sorted(submissions.workload_id.unique()):
+            check_limit(self._spec, self._workloads[workload])
+        in_order = submissions.sort_values(["group_id", "start_s"])
+        groups, first = np.unique(in_order.group_id, return_index=True)
+        for group, workload in zip(groups, in_order.workload_id.to_numpy()[first], strict=True):
+            if group not in self._jobs:
+                self._jobs[int(group)] = self._new_job(int(group), int(workload))
+        # By the job: a frame for each would take most of the time of a year
+        values = in_order[["start_s", "end_s", "runtime_ratio"]].to_numpy()
+        given = dict(zip(groups.tolist(), np.split(values, first[1:]), strict=False))
+        return self._table(
+            [
+                (job.workload_id, group, run)
+                for group, job in sorted(self._jobs.items())
+                for run in job.advance(given.get(group, values[:0]), until_s)
             ]
-            self._jobs[group] = _RecurringJob(
-                which, workload, self._epochs[which], self._spec, draws
-            )
-
-    def _table(self, rows: Sequence[tuple[int, int, _Run]]) -> RecurrenceTable:
-        """Return all rows; the runtime ratio scales time, energy and cost, and the oracle's."""
-        if not rows:
-            return RecurrenceTable.empty()
-        workload_id, group_id, runs = zip(*rows, strict=True)
-        values: dict[str, Any] = {
-            name: np.array([getattr(run, name) for run in runs]) for name in OF_RUN
-        }
-        ratio, cost_j = values["runtime_ratio"], values["cost_j"]
-        expected_j = np.where(values["attempt"] == 0, self._oracle_j[list(workload_id)], 0.0)
-        average_power_w = values["energy_j"] / values["time_s"]
-        for name in ("time_s", "energy_j", "cost_j"):
-            values[name] = values[name] * ratio
-        return RecurrenceTable(
-            workload_id=np.array(workload_id),
-            group_id=np.array(group_id),
-            seed=np.full(len(rows), self._seed),
-            regret_j=(cost_j - expected_j) * ratio,
-            average_power_w=average_power_w,
-            **values,
         )
 
+    def _new_job(self, group: int, workload_id: int) -> _RecurringJob:
+        workload = self._workloads[workload_id]
+        label = group if self._group_names is None else self._group_names[group]
+        draws = [
+            stream(self._seed, "zeus", *self._name, workload.name, label, what)
+            for what in ("paths", "optimizer", "retries")
+        ]
+        return _RecurringJob(workload_id, workload, self._epochs[workload_id], self._spec, draws)
 
-def simulate(
-    workloads: Sequence[TrainingWorkload],
-    submissions: Submissions,
-    spec: ZeusSpec,
-    seed: int,
-    *name: str | int,
-    group_names: Sequence[str] | None = None,
-) -> RecurrenceTable:
-    """Simulate all recurrences at once; one row per run, by recurring job and start."""
-    return Simulation(workloads, spec, seed, *name, group_names=group_names).advance(submissions)
+    def _table(self, rows: Sequence[tuple[int, int, _Run]]) -> pd.DataFrame:
+        """Return all rows; the runtime ratio scales time, energy and cost, and the oracle's."""
+        given: dict[str, list[Any]] = {
+            "workload_id": [row[0] for row in rows],
+            "group_id": [row[1] for row in rows],
+            "seed": [self._seed] * len(rows),
+            **{name: [getattr(run, name) for _, _, run in rows] for name in OF_RUN},
+        }
+        of = {name: np.array(values, COLUMNS[name]) for name, values in given.items()}
+        ratio, oracle_j = of["runtime_ratio"], self._oracle_j[of["workload_id"]]
+        of["average_power_w"] = of["energy_j"] / of["time_s"]
+        of["regret_j"] = (of["cost_j"] - np.where(of["attempt"] == 0, oracle_j, 0.0)) * ratio
+        for name in ("time_s", "energy_j", "cost_j"):
+            of[name] = of[name] * ratio
+        return pd.DataFrame({name: of[name] for name in COLUMNS})
 
 
+@stage("simulate")
 def simulate_sequence(
     workloads: Sequence[TrainingWorkload],
     spec: ZeusSpec,
     n_recurrences: int,
     seeds: Sequence[int] = (0,),
-) -> Recurrences:
+) -> pd.DataFrame:
     """Simulate one recurring job per workload and seed, one recurrence at a time.
 
     Parameters
@@ -498,8 +423,10 @@ def simulate_sequence(
 
     Returns
     -------
-    Recurrences
-        Ordered by seed, workload and recurrence.
+    pandas.DataFrame
+        A row for each run, ordered by seed, workload and recurrence: `workload` and `group` by
+        name, seed, recurrence and attempt, start, run time, energy, cost and regret, batch size and
+        power limit, and how it ended. Its `attrs` have what it was simulated with.
 
     Raises
     ------
@@ -507,18 +434,19 @@ def simulate_sequence(
         If there is nothing to simulate, or an optimizer chooses what is not in the data.
     """
     _check_size(len(workloads) * max(n_recurrences, 0), seeds)
-    which: Any = np.repeat(np.arange(len(workloads)), n_recurrences)
-    nan = np.full(which.size, np.nan)
-    submissions = Submissions(which, which, nan, nan, np.ones(which.size))
+    which = np.repeat(np.arange(len(workloads)), n_recurrences)
+    submissions = pd.DataFrame(
+        {"group_id": which, "workload_id": which, "start_s": np.nan, "end_s": np.nan}
+    ).assign(runtime_ratio=1.0)
     return _histories(workloads, submissions, spec, seeds)
 
 
 def simulate_groups(
     workloads: Sequence[TrainingWorkload],
-    groups: GroupTrace,
+    groups: pd.DataFrame,
     spec: ZeusSpec,
     seeds: Sequence[int] = (0,),
-) -> Recurrences:
+) -> pd.DataFrame:
     """Simulate the recurring jobs of a group trace, with their overlapping recurrences.
 
     The trace's own ends decide what overlaps; run times are those of the simulation, scaled by the
@@ -527,17 +455,19 @@ def simulate_groups(
     Parameters
     ----------
     workloads : sequence of TrainingWorkload
-        What to simulate; recurrences of other datasets are left out and counted in the settings.
-    groups : GroupTrace
-        Starts, ends and runtime ratios.
+        What to simulate; recurrences of other datasets are left out and counted in the `attrs`.
+    groups : pandas.DataFrame
+        Starts, ends and runtime ratios, as `read_groups` returns them.
     spec, seeds
-        As for `simulate_sequence`, which says what is refused; so is a trace of which no group
-        trains one of the workloads.
+        As for `simulate_sequence`, which says what is returned and refused; so is a trace of which
+        no group trains one of the workloads.
     """
-    submissions, n_other = groups.submissions(workloads)
+    submissions, n_other = submissions_of(groups, workloads)
     _check_size(len(submissions), seeds)
     counts = {"recurrences_of_other_datasets": n_other}
-    return _histories(workloads, submissions, spec, seeds, groups.groups, **counts)
+    return _histories(
+        workloads, submissions, spec, seeds, list(groups.group.cat.categories), **counts
+    )
 
 
 def _check_size(n_rows: int, seeds: Sequence[int]) -> None:
@@ -550,13 +480,109 @@ def _check_size(n_rows: int, seeds: Sequence[int]) -> None:
 
 def _histories(
     workloads: Sequence[TrainingWorkload],
-    submissions: Submissions,
+    submissions: pd.DataFrame,
     spec: ZeusSpec,
     seeds: Sequence[int],
-    groups: tuple[str, ...] | None = None,
+    groups: list[str] | None = None,
     **counts: int,
-) -> Recurrences:
-    tables = [simulate(workloads, submissions, spec, seed, group_names=groups) for seed in seeds]
-    names = tuple(workload.name for workload in workloads)
-    settings = spec.settings() | {"gpu": workloads[0].gpu} | counts
-    return Recurrences(names, groups or names, concat(tables), settings)
+) -> pd.DataFrame:
+    runs = (Simulation(workloads, spec, seed, group_names=groups) for seed in seeds)
+    table = pd.concat([run.advance(submissions) for run in runs], ignore_index=True)
+    names = [workload.name for workload in workloads]
+    for name, labels in (("workload", names), ("group", groups or names)):
+        table[f"{name}_id"] = pd.Categorical.from_codes(table[f"{name}_id"], pd.Index(labels))
+    table = table.rename(columns={"workload_id": "workload", "group_id": "group"})
+    table.attrs.update(settings_of(spec), gpu=workloads[0].gpu, **counts)
+    return table
+
+
+def write_recurrences(place: Path | str, recurrences: pd.DataFrame, force: bool = False) -> None:
+    """Write recurrences as Parquet, their `attrs` in the metadata.
+
+    Parameters
+    ----------
+    place : pathlib.Path or str
+        The file.
+    recurrences : pandas.DataFrame
+        As `simulate_sequence` and `simulate_groups` return them.
+    force : bool
+        Replace a file that stands there.
+
+    Raises
+    ------
+    InputError
+        If the place is taken.
+    OutputError
+        If it can't be written; nothing is left then.
+    """
+    content = {"schema_version": SCHEMA_VERSION, "settings": recurrences.attrs}
+    table = pa.Table.from_pandas(recurrences, preserve_index=False)
+    table = table.replace_schema_metadata({_METADATA: json.dumps(content)})
+    with whole_file(place, force) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """One workload of a simulation, all its recurring jobs and seeds together."""
+
+    workload: str
+    n_recurrences: int
+    # Mean cost from the 31st recurrence of a job on, over the oracle's expected cost, both for the
+    # same runtime ratios; None where no job recurs that often
+    settled_cost_ratio: float | None
+    # Sum over all runs, those that failed too, over that of the default pair's expectation
+    cost_ratio: float
+    energy_ratio: float
+    time_ratio: float
+    stopped_fraction: float  # of all runs, 0-1
+    converged_fraction: float
+    batch_size: int  # what the last quarter of each job's recurrences took most often
+    power_limit_w: float  # what those with this batch size took most often
+    oracle_batch_size: int
+    oracle_power_limit_w: float
+
+
+def summarize(
+    workloads: Sequence[TrainingWorkload], recurrences: pd.DataFrame, eta: float
+) -> list[WorkloadSummary]:
+    """Sum up a simulation by workload, without those that never recurred.
+
+    Parameters
+    ----------
+    workloads : sequence of TrainingWorkload
+        Those that were simulated.
+    recurrences : pandas.DataFrame
+        The result.
+    eta : float
+        Weight of the energy in its costs.
+    """
+    tables = [(each, recurrences[recurrences.workload == each.name]) for each in workloads]
+    return [_summary(workload, table, eta) for workload, table in tables if len(table)]
+
+
+def _summary(workload: TrainingWorkload, table: pd.DataFrame, eta: float) -> WorkloadSummary:
+    is_first = table.attempt == 0
+    ratio = float(table.runtime_ratio[is_first].sum())
+    base, oracle = default_pair(workload, eta), oracle_pair(workload, eta)
+    base_energy_j = default_pair(workload, 1.0).cost_j
+    base_time_s = workload.mean_time_s(base.row, base.column)
+    n_of_job = table.groupby("group", observed=True).recurrence.transform("max") + 1
+    late = table[table.recurrence >= 0.75 * n_of_job - 1]
+    batch_size = late.batch_size.mode()[0]
+    settled = table[table.recurrence >= SETTLED_FROM]
+    expected_j = oracle.cost_j * settled.runtime_ratio[settled.attempt == 0].sum()
+    return WorkloadSummary(
+        workload=workload.name,
+        n_recurrences=int(is_first.sum()),
+        settled_cost_ratio=float(settled.cost_j.sum() / expected_j) if len(settled) else None,
+        cost_ratio=float(table.cost_j.sum() / (base.cost_j * ratio)),
+        energy_ratio=float(table.energy_j.sum() / (base_energy_j * ratio)),
+        time_ratio=float(table.time_s.sum() / (base_time_s * ratio)),
+        stopped_fraction=float(table.stopped.mean()),
+        converged_fraction=float(table.converged.mean()),
+        batch_size=int(batch_size),
+        power_limit_w=float(late.power_limit_w[late.batch_size == batch_size].mode()[0]),
+        oracle_batch_size=oracle.batch_size,
+        oracle_power_limit_w=oracle.power_limit_w,
+    )

@@ -1,4 +1,4 @@
-"""Zeus' traces and what is in them: `TrainingTraces`, `GroupTrace`.
+"""Zeus' traces and what is in them, as pandas frames: `TrainingTraces`, and groups.
 
 The train trace (``summary_train.csv``) has the epoch at which each training run reached each
 metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average power of each pair
@@ -18,29 +18,20 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
-from diploee.errors import LogFormatError, WorkloadError, did_you_mean, one_of
+from diploee.errors import Brief, LogFormatError, WorkloadError, did_you_mean, one_of
 from diploee.files.places import shipped_folder
 from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS, TrainingWorkload, WorkloadSpec, listed
-from diploee.tables import (
-    BoolArray,
-    Float64Array,
-    Int16Array,
-    Int32Array,
-    Int64Array,
-    Table,
-    column,
-)
 from diploee.textio.sheets import read_sheet
 from diploee.textio.tables import ReadTable
 from diploee.textio.values import Number, numbers, texts
 
-TextArray = npt.NDArray[np.str_]
-
 NAMES = ("dataset", "network", "optimizer")
 """Columns of names by which rows belong together, besides the batch size; in lower case, as the
 traces disagree on the case of optimizers."""
+KEY = [*NAMES, "batch_size"]
+_FIGURES = ["time_per_epoch", "average_power"]
 _BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_miss=False)
 _TIME = Number(1e12, may_miss=False)
 # Columns of each trace: what their numbers may be, None for names.
@@ -66,84 +57,47 @@ GROUP_COLUMNS: Mapping[str, Number | None] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _Trace(Table):
-    dataset: TextArray = column("str")
-    network: TextArray = column("str")
-    optimizer: TextArray = column("str")
-    batch_size: Int64Array = column("int64")
-
-    def keys(self) -> list[tuple[Any, ...]]:
-        """Return names and batch size of each row."""
-        return _rows(self.columns(*NAMES, "batch_size"))
+def read_train_trace(path: Path | str) -> pd.DataFrame:
+    """Read ``summary_train.csv``: a row for each run and target; infinite epochs if not reached."""
+    table, rows = _read(path, TRAIN_COLUMNS, "a train trace")
+    _refuse_twice(table, rows[[*KEY, "learning_rate", "run", "target_metric"]], "run and target")
+    return rows.fillna({"target_epoch": np.inf})
 
 
-@dataclass(frozen=True, eq=False)
-class _TrainTrace(_Trace):
-    """Rows of the train trace: one training run and one target metric each."""
-
-    target_metric: Float64Array = column("float64")  # validation metric
-    # Epoch at which the run reached it; infinite where it never did
-    target_epoch: Float64Array = column("float64")
-
-
-@dataclass(frozen=True, eq=False)
-class _PowerTrace(_Trace):
-    """Rows of the power trace of one GPU model: one pair each."""
-
-    power_limit_w: Float64Array = column("float64")
-    time_per_epoch_s: Float64Array = column("float64")
-    average_power_w: Float64Array = column("float64")  # of the GPU
-
-
-def read_train_trace(path: Path | str) -> _TrainTrace:
-    """Read ``summary_train.csv``."""
-    table, values = _read(path, TRAIN_COLUMNS, "a train trace")
-    key = [values[name] for name in (*NAMES, "batch_size")]
-    of_run = [values[name] for name in ("learning_rate", "run", "target_metric")]
-    _refuse_twice(table, [*key, *of_run], "this run and target")
-    epoch = values["target_epoch"]
-    of_target = [values["target_metric"], np.where(np.isnan(epoch), np.inf, epoch)]
-    return _TrainTrace(*key, *of_target)
-
-
-def read_power_trace(path: Path | str, gpu: str | None = None) -> tuple[str, _PowerTrace]:
+def read_power_trace(path: Path | str, gpu: str | None = None) -> tuple[str, pd.DataFrame]:
     """Read ``summary_power_<gpu>.csv``, or that of a GPU in a folder; return the GPU, too."""
     file, gpu = _power_file(Path(path), gpu)
-    table, values = _read(file, POWER_COLUMNS, "a power trace")
-    key = [values[name] for name in (*NAMES, "batch_size")]
-    _refuse_twice(table, [*key, values["power_limit"]], "this batch size and power limit")
-    figures = [values[name] for name in ("power_limit", "time_per_epoch", "average_power")]
-    return gpu, _PowerTrace(*key, *figures)
+    table, rows = _read(file, POWER_COLUMNS, "a power trace")
+    _refuse_twice(table, rows[[*KEY, "power_limit"]], "batch size and power limit")
+    return gpu, rows
 
 
 def _read(
     path: Path | str, columns: Mapping[str, Number | None], what: str
-) -> tuple[ReadTable, dict[str, npt.NDArray[Any]]]:
-    """Return a trace and its columns by name."""
+) -> tuple[ReadTable, pd.DataFrame]:
+    """Return a trace as read, which knows its lines, and its columns."""
     table = read_sheet(Path(path), what).read(tuple(columns), what)
     if not len(table):
         raise LogFormatError(f"{path}: no rows, expected one or more; give a complete table")
-    values: dict[str, npt.NDArray[Any]] = {}
-    for name, kind in columns.items():
-        if kind is not None:
-            values[name] = numbers(table, name, kind)
-        else:
-            words = np.array(texts(table, name), dtype=np.str_)
-            values[name] = np.char.lower(words) if name in NAMES else words
-    return table, values
+    rows = pd.DataFrame(
+        {
+            name: texts(table, name) if kind is None else numbers(table, name, kind)
+            for name, kind in columns.items()
+        }
+    )
+    if "batch_size" in rows:
+        rows["batch_size"] = rows["batch_size"].astype("int64")
+    for name in columns.keys() & set(NAMES):
+        rows[name] = rows[name].str.lower()
+    return table, rows
 
 
-def _rows(columns: Sequence[npt.NDArray[Any]]) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _refuse_twice(table: ReadTable, columns: Sequence[npt.NDArray[Any]], what: str) -> None:
-    first: dict[tuple[Any, ...], int] = {}
-    for row, key in enumerate(_rows(columns)):
-        if first.setdefault(key, row) != row:
-            line = table.where(first[key]).rpartition(":")[2]
-            table.fail(row, f"{what} stand already in line {line}, expected once; remove one row")
+def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
+    twice = rows.duplicated()
+    if twice.any():
+        row = int(np.argmax(twice))
+        line = table.where(int(np.argmax((rows == rows.iloc[row]).all(axis=1)))).rpartition(":")[2]
+        table.fail(row, f"this {what} stand already in line {line}, expected once; remove one row")
 
 
 _POWER_FILE = re.compile(r"summary_power_(.+)\.csv", re.IGNORECASE)
@@ -170,33 +124,19 @@ def _power_file(path: Path, gpu: str | None) -> tuple[Path, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingTraces:
-    """The rows of a train trace and of the power trace of one GPU model that have a partner.
+class TrainingTraces(Brief):
+    """The rows of a train trace and of the power trace of one GPU model that have a partner."""
 
-    Parameters
-    ----------
-    gpu : str
-        GPU model of the power trace.
-    train : TrainTrace
-        Training runs whose batch size was measured.
-    power : PowerTrace
-        Time and power of the batch sizes that were trained.
-    max_power_w : float
-        Highest power limit of the GPU, of all rows of its trace [W].
-    counts : mapping of str to int
-        Rows read and rows without a partner in the other trace, by cause.
-    """
-
-    gpu: str
-    train: _TrainTrace
-    power: _PowerTrace
-    max_power_w: float
-    counts: Mapping[str, int]
+    gpu: str  # GPU model of the power trace
+    train: pd.DataFrame  # training runs whose batch size was measured
+    power: pd.DataFrame  # time and power of the batch sizes that were trained
+    max_power_w: float  # highest power limit of the GPU, of all rows of its trace [W]
+    counts: Mapping[str, int]  # rows read and rows without a partner in the other trace
 
     @property
     def datasets(self) -> tuple[str, ...]:
         """Datasets that both traces hold, in alphabetical order."""
-        return tuple(np.unique(self.train.dataset).tolist())
+        return tuple(sorted(self.train.dataset.unique()))
 
     def specs(self) -> dict[str, WorkloadSpec]:
         """Return those of the known workloads that the traces hold, by name.
@@ -207,7 +147,7 @@ class TrainingTraces:
         found = {}
         for name, spec in KNOWN_WORKLOADS.items():
             measured = self.power.batch_size[self.power.dataset == spec.dataset]
-            if measured.size:
+            if len(measured):
                 largest = min(spec.default_batch_size, int(measured.max()))
                 found[name] = replace(spec, default_batch_size=largest)
         return found
@@ -220,60 +160,52 @@ class TrainingTraces:
         default batch size at its highest power limit is not in the data, or no path reaches the
         target; the text says what is.
         """
-        rows = self._rows_of(spec)
-        trained = np.unique(self.train.batch_size[rows])
-        paths = self.train.take(rows & self._at_target(spec, rows))
-        batch_sizes = np.unique(paths.batch_size)
-        limits_w, time_s, power_w = self._grid(spec, batch_sizes)
-        epochs = tuple(paths.target_epoch[paths.batch_size == size] for size in batch_sizes)
+        runs = self._rows_of(spec)
+        at_target = np.isclose(runs.target_metric, spec.target_metric, rtol=1e-9, atol=0)
+        if not at_target.any():
+            raise WorkloadError(
+                f"{spec.name}: target metric {spec.target_metric:g} is not in the train trace, "
+                f"expected one of {listed(np.unique(runs.target_metric))}"
+            )
+        paths = runs[at_target]
+        epochs = dict(iter(paths.groupby("batch_size").target_epoch))
+        measured = self.power[
+            (self.power[[*NAMES]] == runs[[*NAMES]].iloc[0]).all(axis=1)
+            & self.power.batch_size.isin(list(epochs))
+        ]
+        # NaN where a pair was not measured
+        grid = measured.set_index(["batch_size", "power_limit"])[_FIGURES].unstack()  # noqa: PD010
+        time_s, power_w = (grid[name].to_numpy() for name in _FIGURES)
         counts = {
             "paths": len(paths),
             "paths that never reach the target": int(np.isinf(paths.target_epoch).sum()),
-            "batch sizes without a path to the target": trained.size - batch_sizes.size,
+            "batch sizes without a path to the target": runs.batch_size.nunique() - len(epochs),
             "pairs that were not measured": int(np.isnan(time_s).sum()),
         }
         return TrainingWorkload(
-            spec, self.gpu, self.max_power_w, batch_sizes, limits_w, time_s, power_w, epochs,
+            spec,
+            self.gpu,
+            self.max_power_w,
+            grid.index.to_numpy(),
+            grid[_FIGURES[0]].columns.to_numpy(),
+            time_s,
+            power_w,
+            tuple(each.to_numpy() for each in epochs.values()),
             MappingProxyType(counts),
-        )  # fmt: skip
+        )
 
-    def _rows_of(self, spec: WorkloadSpec) -> BoolArray:
+    def _rows_of(self, spec: WorkloadSpec) -> pd.DataFrame:
         """Return the training runs of a workload; its names are looked up one by one."""
-        rows = np.ones(len(self.train), dtype=bool)
+        rows = self.train
         for name in NAMES:
-            values, wanted = getattr(self.train, name), getattr(spec, name).lower()
-            known = np.unique(values[rows]).tolist()
+            wanted, known = getattr(spec, name).lower(), sorted(rows[name].unique())
             if wanted not in known:
                 raise WorkloadError(
                     f"{spec.name}: unknown {name} '{wanted}', expected one that both traces hold: "
                     f"{one_of(known)}{did_you_mean(wanted, known)}"
                 )
-            rows &= values == wanted
+            rows = rows[rows[name] == wanted]
         return rows
-
-    def _at_target(self, spec: WorkloadSpec, rows: BoolArray) -> BoolArray:
-        metric = self.train.target_metric
-        at_target: BoolArray = np.isclose(metric, spec.target_metric, rtol=1e-9, atol=0)
-        if not at_target[rows].any():
-            raise WorkloadError(
-                f"{spec.name}: target metric {spec.target_metric:g} is not in the train trace, "
-                f"expected one of {listed(np.unique(metric[rows]))}"
-            )
-        return at_target
-
-    def _grid(
-        self, spec: WorkloadSpec, batch_sizes: Int64Array
-    ) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Return the limits, and time and power by batch size and limit; NaN where not measured."""
-        rows = np.isin(self.power.batch_size, batch_sizes)
-        for name in NAMES:
-            rows &= getattr(self.power, name) == getattr(spec, name).lower()
-        power = self.power.take(rows)
-        limits_w, of_limit = np.unique(power.power_limit_w, return_inverse=True)
-        at = np.searchsorted(batch_sizes, power.batch_size), of_limit
-        time_s, power_w = np.full((2, batch_sizes.size, limits_w.size), np.nan)
-        time_s[at], power_w[at] = power.time_per_epoch_s, power.average_power_w
-        return limits_w, time_s, power_w
 
 
 def read_traces(
@@ -299,24 +231,21 @@ def read_traces(
     shipped = shipped_folder("profiles") / "zeus"
     train = read_train_trace(train_csv or shipped / "summary_train.csv")
     gpu, power = read_power_trace(power_csv or shipped, gpu)
-    trained, measured = train.keys(), power.keys()
-    both = set(trained) & set(measured)
-    if not both:
+    trained, measured = (pd.MultiIndex.from_frame(rows[KEY]) for rows in (train, power))
+    kept, kept_power = trained.isin(measured), measured.isin(trained)
+    if not kept.any():
         raise WorkloadError(
             f"the train trace and the power trace of '{gpu}' have no dataset, network, "
             "optimizer and batch size in common; give two traces that belong together"
         )
-    kept, kept_power = (np.array([key in both for key in keys]) for keys in (trained, measured))
     counts = {
         "train rows": len(train),
         "train rows without a power measurement": int(np.sum(~kept)),
         "power rows": len(power),
         "power rows that were never trained": int(np.sum(~kept_power)),
     }
-    highest_w = float(power.power_limit_w.max())
-    return TrainingTraces(
-        gpu, train.take(kept), power.take(kept_power), highest_w, MappingProxyType(counts)
-    )
+    highest_w = float(power.power_limit.max())
+    return TrainingTraces(gpu, train[kept], power[kept_power], highest_w, MappingProxyType(counts))
 
 
 def chosen_workloads(
@@ -377,74 +306,21 @@ def _spec_of(traces: TrainingTraces, name: str, given: Mapping[str, Any]) -> Wor
             f"{name}: its target metric and default batch size are not known (known: "
             f"{one_of(KNOWN_WORKLOADS)}); give both"
         )
-    of_dataset = traces.train.take(traces.train.dataset == name)
-    keys = sorted({key[:3] for key in of_dataset.keys()})  # noqa: SIM118  # of a table
-    if len(keys) > 1:
-        found = [f"{network} with {optimizer}" for _, network, optimizer in keys]
+    of_dataset = traces.train[traces.train.dataset == name]
+    ways = sorted(set(zip(of_dataset.network, of_dataset.optimizer, strict=True)))
+    if len(ways) > 1:
+        found = [f"{network} with {optimizer}" for network, optimizer in ways]
         raise WorkloadError(
             f"{name}: trained in several ways, {one_of(found)}, expected one; give a WorkloadSpec "
             "in Python"
         )
-    network, optimizer = keys[0][1:]
+    network, optimizer = ways[0]
     return WorkloadSpec(
         name, network, optimizer, given["default_batch_size"], given["target_metric"]
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Submissions(Table):
-    """When recurrences start, and of which recurring job."""
-
-    group_id: Int32Array = column("int32")  # the recurring job
-    workload_id: Int16Array = column("int16")  # what it trains, the same in all its rows
-    start_s: Float64Array = column("float64")  # NaN to start when all earlier ones have ended
-    # After its end the next one may learn from it; NaN for start plus simulated run time
-    end_s: Float64Array = column("float64")
-    runtime_ratio: Float64Array = column("float64")  # run time over that of the traces
-
-
-@dataclass(frozen=True, eq=False)
-class GroupTrace:
-    """Recurrences of recurring jobs as a cluster logged them, n rows in the order of the file.
-
-    Parameters
-    ----------
-    groups, datasets : tuple of str
-        Names of the recurring jobs, and the dataset of each, in lower case.
-    group_id : numpy.ndarray, shape (n,), int32
-        Recurring job of each recurrence.
-    start_s, end_s : numpy.ndarray, shape (n,), float64
-        Start and end in the log [s].
-    runtime_ratio : numpy.ndarray, shape (n,), float64
-        Run time over the mean run time of all jobs of the dataset.
-    """
-
-    groups: tuple[str, ...]
-    datasets: tuple[str, ...]
-    group_id: Int32Array
-    start_s: Float64Array
-    end_s: Float64Array
-    runtime_ratio: Float64Array
-
-    def submissions(self, workloads: Sequence[TrainingWorkload]) -> tuple[Submissions, int]:
-        """Return the recurrences of the workloads' datasets, and how many others were left out."""
-        names = [workload.spec.dataset.lower() for workload in workloads]
-        of_group = np.array([names.index(d) if d in names else -1 for d in self.datasets])
-        workload_id = of_group[self.group_id]
-        kept = workload_id >= 0
-        if not kept.any():
-            found = sorted(set(self.datasets))
-            raise WorkloadError(
-                f"no group trains {one_of(names)}, expected one of the datasets in the group "
-                f"trace: {one_of(found)}{did_you_mean(names[0] if names else '', found)}"
-            )
-        every = Submissions(
-            self.group_id, workload_id, self.start_s, self.end_s, self.runtime_ratio
-        )
-        return every.take(kept), int(np.sum(~kept))
-
-
-def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> GroupTrace:
+def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> pd.DataFrame:
     """Read an Alibaba group trace, CSV of ``group,start_time,end_time,dataset,runtime_ratio``.
 
     Parameters
@@ -454,45 +330,63 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> Grou
     datasets : sequence of str, optional
         Datasets that exist; another one is an error.
 
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each recurrence in the order of the file, with the columns of the file; `group`
+        is a category, `dataset` in lower case.
+
     Raises
     ------
     LogFormatError
         With the line: not such a table, no rows, a bad value, an end before its start, an unknown
         dataset, or a group of two datasets.
     """
-    table, values = _read(path, GROUP_COLUMNS, "a group trace")
-    dataset, start_s, end_s = (values[key] for key in ("dataset", "start_time", "end_time"))
-    if (end_s < start_s).any():
-        row = int(np.argmax(end_s < start_s))
+    table, rows = _read(path, GROUP_COLUMNS, "a group trace")
+    for row in np.flatnonzero(rows.end_time < rows.start_time)[:1].tolist():
         table.fail(
             row,
-            f"'end_time' is {end_s[row]:.15g}, expected 'start_time' or later, "
-            f"{start_s[row]:.15g} s; correct or remove the row",
+            f"'end_time' is {rows.end_time[row]:.15g}, expected 'start_time' or later, "
+            f"{rows.start_time[row]:.15g} s; correct or remove the row",
         )
-    known = None if datasets is None else sorted({name.lower() for name in datasets})
-    if known is not None and not np.isin(dataset, known).all():
-        row = int(np.argmin(np.isin(dataset, known)))
+    known = sorted({name.lower() for name in datasets or rows.dataset})
+    for row in np.flatnonzero(~rows.dataset.isin(known))[:1].tolist():
         table.fail(
             row,
-            f"unknown dataset '{dataset[row]}', expected one of {one_of(known)}"
-            f"{did_you_mean(str(dataset[row]), known)}",
+            f"unknown dataset '{rows.dataset[row]}', expected one of {one_of(known)}"
+            f"{did_you_mean(rows.dataset[row], known)}",
         )
-    groups, first, group_id = np.unique(values["group"], return_index=True, return_inverse=True)
-    of_group = dataset[first]
-    if (dataset != of_group[group_id]).any():
-        row = int(np.argmax(dataset != of_group[group_id]))
-        before = table.where(int(first[group_id[row]])).rpartition(":")[2]
+    of_group = rows.groupby("group").dataset.transform("first")
+    for row in np.flatnonzero(rows.dataset != of_group)[:1].tolist():
+        group = rows.group[row]
+        before = table.where(int(np.argmax(rows.group == group))).rpartition(":")[2]
         table.fail(
             row,
-            f"group '{groups[group_id[row]]}' trains '{dataset[row]}', but "
-            f"'{of_group[group_id[row]]}' in line {before}, "
-            "expected one dataset a group; correct the row",
+            f"group '{group}' trains '{rows.dataset[row]}', but '{of_group[row]}' in line "
+            f"{before}, expected one dataset a group; correct the row",
         )
-    return GroupTrace(
-        tuple(groups.tolist()),
-        tuple(of_group.tolist()),
-        group_id.astype(np.int32),
-        start_s,
-        end_s,
-        values["runtime_ratio"],
+    return rows.astype({"group": "category"})
+
+
+def submissions_of(
+    groups: pd.DataFrame, workloads: Sequence[TrainingWorkload]
+) -> tuple[pd.DataFrame, int]:
+    """Return the recurrences of the workloads' datasets, and how many others were left out."""
+    number = {workload.spec.dataset.lower(): k for k, workload in enumerate(workloads)}
+    kept = groups[groups.dataset.isin(list(number))]
+    if kept.empty:
+        found = sorted(groups.dataset.unique())
+        raise WorkloadError(
+            f"no group trains {one_of(number)}, expected one of the datasets in the group "
+            f"trace: {one_of(found)}{did_you_mean(next(iter(number), ''), found)}"
+        )
+    submissions = pd.DataFrame(
+        {
+            "group_id": kept.group.cat.codes.astype("int32"),
+            "workload_id": kept.dataset.map(number),
+            "start_s": kept.start_time,
+            "end_s": kept.end_time,
+            "runtime_ratio": kept.runtime_ratio,
+        }
     )
+    return submissions, len(groups) - len(kept)

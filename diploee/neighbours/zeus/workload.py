@@ -13,32 +13,21 @@ from functools import cached_property
 
 import numpy as np
 
-from diploee.errors import WorkloadError, shown
+from diploee.errors import Brief, WorkloadError, shown
 from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
 @dataclass(frozen=True)
-class WorkloadSpec:
-    """The part of the traces that is a workload, and its defaults.
+class WorkloadSpec(Brief):
+    """The part of the traces that is a workload, and its defaults."""
 
-    Parameters
-    ----------
-    dataset, network, optimizer : str
-        As the traces name them; compared without regard to case.
-    default_batch_size : int
-        Batch size b0 that its users would run.
-    target_metric : float
-        Validation metric at which training ends, one of those in the train trace.
-    max_epochs : int
-        Epochs after which a run ends that has not got there.
-    """
-
+    # As the traces name them; compared without regard to case
     dataset: str
     network: str
     optimizer: str
-    default_batch_size: int
-    target_metric: float
-    max_epochs: int = 100
+    default_batch_size: int  # b0, that its users would run
+    target_metric: float  # validation metric at which training ends, one of the train trace's
+    max_epochs: int = 100  # after which a run ends that has not got there
 
     @property
     def name(self) -> str:
@@ -69,45 +58,23 @@ highest numbers of epochs of the examples of Zeus' own simulator.
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingWorkload:
-    """Joined traces of one workload on one GPU model.
+class TrainingWorkload(Brief):
+    """Joined traces of one workload on one GPU model, B batch sizes by L power limits.
 
-    Parameters
-    ----------
-    spec : WorkloadSpec
-        What was asked for.
-    gpu : str
-        GPU model that time and power were measured on.
-    max_power_w : float
-        Highest power limit of that GPU [W], MaxPower of the cost.
-    batch_sizes : numpy.ndarray, shape (B,), int64
-        Ascending; each has a training path and a measured power limit.
-    power_limits_w : numpy.ndarray, shape (L,), float64
-        Ascending [W]; each was measured for some batch size.
-    time_per_epoch_s : numpy.ndarray, shape (B, L), float64
-        Duration of one epoch [s]; NaN where the pair was not measured.
-    average_power_w : numpy.ndarray, shape (B, L), float64
-        Average power of the GPU [W]; NaN where the pair was not measured.
-    target_epochs : tuple of B numpy.ndarray, float64
-        Epochs that each recorded path took to the target; infinite where it never got there.
-    counts : mapping of str to int
-        What was left out or never converged, by cause.
-
-    Raises
-    ------
-    WorkloadError
-        If the default pair is not in the data, or no path reaches the target.
+    `WorkloadError` if the default pair is not in the data, or no path reaches the target.
     """
 
-    spec: WorkloadSpec
-    gpu: str
-    max_power_w: float
-    batch_sizes: Int64Array
-    power_limits_w: Float64Array
-    time_per_epoch_s: Float64Array
-    average_power_w: Float64Array
+    spec: WorkloadSpec  # what was asked for
+    gpu: str  # model that time and power were measured on
+    max_power_w: float  # highest power limit of that GPU [W], MaxPower of the cost
+    batch_sizes: Int64Array  # (B,), ascending; each has a training path and a measured limit
+    power_limits_w: Float64Array  # (L,), ascending [W]; each was measured for some batch size
+    time_per_epoch_s: Float64Array  # (B, L), NaN where the pair was not measured
+    average_power_w: Float64Array  # (B, L), of the GPU; NaN likewise
+    # Of each batch size, epochs that each recorded path took to the target; infinite where it
+    # never got there
     target_epochs: tuple[Float64Array, ...]
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)  # left out or never converged
 
     def __post_init__(self) -> None:
         if not np.isfinite(np.concatenate(self.target_epochs)).any():
@@ -233,7 +200,7 @@ def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
 
 
 @dataclass(frozen=True)
-class Saving:
+class Saving(Brief):
     """The cheapest pair under some freedom."""
 
     pair: _Pair  # batch size and power limit
@@ -241,7 +208,7 @@ class Saving:
 
 
 @dataclass(frozen=True)
-class Savings:
+class Savings(Brief):
     """Best savings over the default pair."""
 
     power_limit_only: Saving  # at the default batch size

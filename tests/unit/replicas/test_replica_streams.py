@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from diploee.errors import InputError, ScenarioError
 from diploee.inputs import load_inputs
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.neighbours.openg2g import ITLMixtureModel
-from diploee.neighbours.openg2g.replicas.replay import find_data, plan_replicas, replicas_at
-from diploee.reports.tables import replica_tables
+from diploee.neighbours.openg2g.replicas.load import ReplicasLoad, find_data, replicas_at
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel
 from diploee.simulation import simulate
@@ -61,10 +59,8 @@ def scenario_of(
 
 
 def planned(scenario):
-    inputs = load_inputs(scenario, tiny_library())
-    return plan_replicas(
-        scenario.replica_streams, scenario.facility, scenario.clock, scenario.seed, inputs.replicas
-    )[0]
+    library = tiny_library()
+    return ReplicasLoad(scenario, load_inputs(scenario, library), library).plans[0]
 
 
 def run_of(scenario, tmp_path, name="run", **options):
@@ -204,11 +200,10 @@ def test_events_and_reports_say_what_replicas_did(folder, tmp_path):
             assert "replicas of stream chat -" in cause_words(cause)
             assert " to 2.0 replicas" in cause_words(cause)
     assert n_ramps
-    of_models, of_streams = replica_tables([SimpleNamespace(label="r", metrics=run.metrics)])
-    # Metrics are rows where they are more than the models or streams.
-    assert of_models.header == ("Replicated model", "tiny")
-    assert of_streams.header == ("Replica stream", "chat")
-    assert "Mean batch size [sequences]" in {row[0] for row in of_models.rows}
+    (section,) = (section for section in run.sections() if section.id == "replicas")
+    of_models, of_streams = section.tables
+    assert list(of_models.rows) == ["tiny"] and list(of_streams.rows) == ["chat"]
+    assert of_models.rows["tiny"]["Batch size"].unit == "sequences"
 
 
 # --- latency

@@ -5,10 +5,8 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from zeus_builders import hand_workload, workload
+from zeus_builders import always, hand_workload, rules, workload
 
-from diploee.errors import WorkloadError
-from diploee.neighbours.zeus import ZeusSpec, simulate_sequence
 from diploee.neighbours.zeus.optimizers import (
     GaussianArm,
     JitPowerLimit,
@@ -19,6 +17,7 @@ from diploee.neighbours.zeus.optimizers import (
     ZeusBatchSize,
     cheapest_draw,
 )
+from diploee.neighbours.zeus.simulator import settings_of
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 from diploee.streams import stream
 
@@ -80,23 +79,14 @@ def test_pruning_walks_both_ways_to_the_first_failure_twice(default, cost, tried
     assert pruning.kept == kept
 
 
-def test_second_round_can_drop_the_default() -> None:
-    pruning = PruningRounds([8, 16, 32], 32)
-    for size, cost, good in ((32, 9, True), (16, 4, True), (8, 3, True)):
-        assert pruning.awaited == size
-        pruning.observe(size, cost, good)
-    for size, cost, good in ((8, 3, True), (16, 4, True), (32, 6, False)):
-        assert pruning.awaited == size
-        pruning.observe(size, cost, good)
-    assert pruning.awaited is None
-    assert pruning.kept == [8, 16]
-
-
-def test_pruning_ignores_what_it_does_not_await() -> None:
-    pruning = PruningRounds(SIZES, 64)
-    pruning.observe(8, 1, False)
-    assert pruning.awaited == 64
-    assert pruning.kept == SIZES
+def test_plain_thompson_sampling_tries_all_before_it_settles() -> None:
+    optimizer = ThompsonBatchSize().open(setting([8, 16, 32], 16))
+    mean, tried = {8: 30.0, 16: 10.0, 32: 20.0}, []
+    for recurrence in range(30):
+        tried.append(optimizer.predict())
+        optimizer.observe(tried[-1], mean[tried[-1]] + 0.1 * (recurrence % 2), True)
+    assert Counter(tried[:6]) == {8: 2, 16: 2, 32: 2}
+    assert set(tried[6:]) == {16}
 
 
 def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
@@ -152,11 +142,6 @@ def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
     assert np.mean(late) < 1.02 * min(mean.values())
 
 
-def test_prediction_is_repeated_until_it_is_observed() -> None:
-    optimizer = ZeusBatchSize().open(setting(SIZES))
-    assert [optimizer.predict() for _ in range(3)] == [64, 64, 64]
-
-
 def test_jit_wants_a_profile_of_each_new_batch_size_once() -> None:
     jit = JitPowerLimit().open(setting())
     assert jit.predict(8) is None
@@ -183,65 +168,26 @@ def test_named_optimizers_choose_as_they_should() -> None:
     assert made["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"batch_size_optimizer": "zues"}, "unknown batch size optimizer 'zues' (have: '"),
-        ({"power_limit_optimizer": "jti"}, "unknown power limit optimizer 'jti' (have: '"),
-        ({"beta": 1.0}, "beta is 1.0, expected a number above 1"),
-        ({"beta": 1e9}, "beta is 1000000000.0, expected a number above 1 up to 1000, or inf"),
-        ({"beta": float("nan")}, "beta is nan"),
-        ({"eta": 2.0}, "eta is 2.0, expected a number from 0"),
-    ],
-)
-def test_bad_knob_is_refused(change: dict[str, object], words: str) -> None:
-    with pytest.raises(WorkloadError) as error:
-        ZeusSpec(**change)  # type: ignore[arg-type]
-    assert words in str(error.value)
-
-
-def test_spec_tells_its_settings_as_plain_values() -> None:
-    spec = ZeusSpec("default", 150, beta=INF)
-    assert spec.settings() == {
+def test_settings_are_plain_values_and_a_limit_goes_with_the_batch_size() -> None:
+    chosen = rules("default", 150, eta=1, beta=3)
+    assert settings_of(chosen) == {
         "batch_size_optimizer": "default",
         "power_limit_optimizer": 150,
-        "eta": 0.5,
-        "beta": "inf",
+        "eta": 1,
+        "beta": 3,
     }
-    assert ZeusSpec("oracle").power_limit == "oracle"
-    assert ZeusSpec(lambda s: Loyal(s, 8)).power_limit == "jit"
-
-
-def test_plain_thompson_sampling_tries_all_before_it_settles() -> None:
-    optimizer = ThompsonBatchSize().open(setting([8, 16, 32], 16))
-    mean, tried = {8: 30.0, 16: 10.0, 32: 20.0}, []
-    for recurrence in range(30):
-        tried.append(optimizer.predict())
-        optimizer.observe(tried[-1], mean[tried[-1]] + 0.1 * (recurrence % 2), True)
-    assert Counter(tried[:6]) == {8: 2, 16: 2, 32: 2}
-    assert set(tried[6:]) == {16}
-
-
-class Loyal:
-    """An optimizer of the user's own, named by its import path."""
-
-    def __init__(self, setting: Setting, batch_size: int) -> None:
-        assert batch_size in setting.batch_sizes
-        self._batch_size = batch_size
-
-    def predict(self) -> int:
-        return self._batch_size
-
-    def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        pass
+    assert settings_of(rules({"kind": "zeus", "rounds": 3}))["batch_size_optimizer"] == {
+        "kind": "zeus",
+        "rounds": 3,
+    }
+    limits = [settings_of(rules(name))["power_limit_optimizer"] for name in ("oracle", "default")]
+    assert (*limits, rules(always(8)).limit.kind) == ("oracle", "max", "jit")
 
 
 def test_own_optimizer_is_named_by_its_import_path() -> None:
-    spec = BATCH_SIZE_OPTIMIZERS.read({"path": f"{__name__}:Loyal", "batch_size": 8})
-    assert spec.open(setting()).predict() == 8
-    assert BATCH_SIZE_OPTIMIZERS.read(spec.model_dump()) == spec
-    table = simulate_sequence([hand_workload()], ZeusSpec(spec), 3).table
-    assert table.batch_size.tolist() == [8] * 3
+    own = BATCH_SIZE_OPTIMIZERS.read(always(8))
+    assert own.open(setting()).predict() == 8
+    assert BATCH_SIZE_OPTIMIZERS.read(own.model_dump()) == own
     for path, words in (("nowhere:Loyal", "can't import"), (f"{__name__}:SIZES", "'module:Class'")):
-        with pytest.raises(WorkloadError, match=words):
-            ZeusSpec(path)
+        with pytest.raises(ValueError, match=words):
+            BATCH_SIZE_OPTIMIZERS.read({"path": path})

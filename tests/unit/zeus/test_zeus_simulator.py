@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from samples import PUBLISHED, ZEUS
-from zeus_builders import GROUP_HEADER, hand_workload, workload, write
+from zeus_builders import GROUP_HEADER, always, hand_workload, rules, simulate, workload, write
 
 from diploee.errors import WorkloadError
 from diploee.files.places import shipped_folder
@@ -25,26 +26,11 @@ from diploee.neighbours.zeus import (
     summarize,
     write_recurrences,
 )
-from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
-from diploee.neighbours.zeus.simulator import Epoch, EpochTable, run_once, simulate
-from diploee.neighbours.zeus.traces import Submissions
+from diploee.neighbours.zeus.simulator import Epoch, EpochTable, run_once
 from diploee.neighbours.zeus.workload import default_pair, oracle_pair
 
 NAN, INF = float("nan"), float("inf")
 SEEDS = range(20)
-
-
-class Always:
-    """Chooses one batch size, or one power limit."""
-
-    def __init__(self, choice: float) -> None:
-        self.choice = choice
-
-    def predict(self, batch_size: int | None = None) -> float:
-        return self.choice
-
-    def observe(self, *seen: object) -> None:
-        pass
 
 
 ETA = 0.5
@@ -59,14 +45,15 @@ def certain() -> TrainingWorkload:
     )
 
 
-def submitted(starts: Sequence[float], ends: Sequence[float] = (), ratio: float = 1.0):
-    n = len(starts)
-    until = ends if len(ends) else [NAN] * n
-    return Submissions(np.zeros(n), np.zeros(n), np.array(starts), until, np.full(n, ratio))
+def submitted(
+    starts: Sequence[float], ends: Sequence[float] = (), ratio: float = 1.0
+) -> pd.DataFrame:
+    given = {"start_s": starts, "end_s": ends if len(ends) else NAN, "runtime_ratio": ratio}
+    return pd.DataFrame({"group_id": 0, "workload_id": 0, **given}, index=range(len(starts)))
 
 
-def one_by_one(spec: ZeusSpec, n: int = 40, of: TrainingWorkload | None = None) -> RecurrenceTable:
-    return simulate_sequence([of or certain()], spec, n).table
+def one_by_one(spec: ZeusSpec, n: int = 40, of: TrainingWorkload | None = None) -> pd.DataFrame:
+    return simulate_sequence([of or certain()], spec, n)
 
 
 EPOCH = Epoch(time_s=10.0, energy_j=1000.0, cost_j=1500.0)
@@ -112,7 +99,7 @@ def test_profile_of_the_epoch_table_is_the_mean_over_the_measured_limits() -> No
 
 
 def test_default_runs_the_default_pair_each_time() -> None:
-    table = one_by_one(ZeusSpec("default"), 3)
+    table = one_by_one(rules("default"), 3)
     assert table.batch_size.tolist() == [16] * 3
     assert table.power_limit_w.tolist() == [200.0] * 3
     assert table.time_s.tolist() == [100.0] * 3
@@ -125,7 +112,7 @@ def test_default_runs_the_default_pair_each_time() -> None:
 
 
 def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand() -> None:
-    table = one_by_one(ZeusSpec("zeus"), 7)
+    table = one_by_one(rules("zeus"), 7)
     # Round 1: 16, then 8, then 32, which never gets there; round 2, from the cheapest: 8, 16.
     assert table.batch_size.tolist() == [16, 8, 32, 8, 16, 8, 8, 8]
     assert table.recurrence.tolist() == [0, 1, 2, 2, 3, 4, 5, 6]
@@ -141,7 +128,7 @@ def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand() -> None:
 
 def test_stopped_run_costs_up_to_beta_x_the_lowest_cost_and_is_run_again() -> None:
     for beta in (1.5, 2.0, 3.0):
-        table = one_by_one(ZeusSpec("zeus", beta=beta), 3)
+        table = one_by_one(rules("zeus", beta=beta), 3)
         assert table.recurrence.tolist() == [0, 1, 2, 2]
         assert table.converged.tolist() == [True, True, False, True]
         # Whole epochs of 885 J; the profile in the first one costs 45 J more.
@@ -149,7 +136,7 @@ def test_stopped_run_costs_up_to_beta_x_the_lowest_cost_and_is_run_again() -> No
 
 
 def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs() -> None:
-    table = one_by_one(ZeusSpec(lambda s: Always(32), "max", beta=float("inf")), 2)
+    table = one_by_one(rules(always(32), "max", beta=1000), 2)
     assert table.time_s.tolist() == [500.0] * 40
     assert table.attempt.tolist() == list(range(20)) * 2
     assert not table.converged.any()
@@ -159,24 +146,24 @@ def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs(
 def test_lowest_cost_counts_the_failed_runs_before() -> None:
     """A default that never converges costs 175,000 J; its retry may be stopped by no less."""
     lost = workload({8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]])
-    table = simulate_sequence([lost], ZeusSpec("zeus"), 2).table
+    table = simulate_sequence([lost], rules("zeus"), 2)
     assert table.batch_size.tolist() == [16, 8, 8]
     assert table.converged.tolist() == [False, True, True]
     assert table.attempt.tolist() == [0, 1, 0]
 
 
 def test_oracle_has_no_regret_on_average() -> None:
-    table = simulate_sequence([hand_workload()], ZeusSpec("oracle"), 40, SEEDS).table
+    table = simulate_sequence([hand_workload()], rules("oracle"), 40, SEEDS)
     assert table.regret_j.tolist() == [0.0] * len(table)  # its batch size has one path
     for each in chosen_workloads(read_traces()):
-        table = simulate_sequence([each], ZeusSpec("oracle"), 40, SEEDS).table
+        table = simulate_sequence([each], rules("oracle"), 40, SEEDS)
         error_j = 3.3 * table.regret_j.std() / np.sqrt(len(table))
         assert abs(table.regret_j.mean()) <= error_j
 
 
 def test_paths_of_a_batch_size_are_drawn_equally_often() -> None:
     n = 4000
-    table = one_by_one(ZeusSpec("default"), n, hand_workload())
+    table = one_by_one(rules("default"), n, hand_workload())
     share = np.mean(table.time_s == 90.0)  # the path of 9 epochs
     assert set(table.time_s.tolist()) == {90.0, 110.0}
     assert abs(share - 0.5) < 3.3 * np.sqrt(0.25 / n)
@@ -185,77 +172,59 @@ def test_paths_of_a_batch_size_are_drawn_equally_often() -> None:
 def test_overlapping_recurrence_takes_the_best_batch_size_known() -> None:
     # 16 runs 0-100, 8 runs 200-300; 250 overlaps it and knows 16 alone; 400 tries 32; 410 knows 8.
     starts, ends = [0, 200, 250, 400, 410], [100, 300, 350, 500, 510]
-    table = simulate([certain()], submitted(starts, ends), ZeusSpec("zeus"), 0)
+    table = simulate([certain()], submitted(starts, ends), rules("zeus"), 0)
     assert table.batch_size.tolist() == [16, 8, 16, 32, 8, 8]
     assert table.recurrence.tolist() == [0, 1, 2, 3, 4, 3]  # 32 is run again at 500, beside 410
     assert table.overlapping.tolist() == [False, False, True, False, True, True]
 
 
-def test_recurrences_before_the_first_end_run_what_the_first_one_runs() -> None:
-    table = simulate([certain()], submitted([0, 1, 2, 3]), ZeusSpec("zeus"), 0)
-    assert table.batch_size.tolist() == [16] * 4
-    assert table.profiled.tolist() == [True, False, False, False]
-    oracle = simulate([certain()], submitted([0, 1, 2, 3]), ZeusSpec("oracle"), 0)
-    assert oracle.batch_size.tolist() == [8] * 4
-
-
 def test_result_is_known_at_the_end_not_before() -> None:
     ends = [1000, 30, 2000]
-    late = simulate([certain()], submitted([0, 10, 1500], ends), ZeusSpec("zeus"), 0)
+    late = simulate([certain()], submitted([0, 10, 1500], ends), rules("zeus"), 0)
     assert late.overlapping.tolist() == [False, True, False]
-    at_the_end = simulate([certain()], submitted([0, 1000], [1000, 2000]), ZeusSpec("zeus"), 0)
+    at_the_end = simulate([certain()], submitted([0, 1000], [1000, 2000]), rules("zeus"), 0)
     assert at_the_end.overlapping.tolist() == [False, False]
 
 
 def test_without_given_ends_the_simulated_run_time_decides() -> None:
     # The default takes 100 s.
-    table = simulate([certain()], submitted([0, 99, 150, 300]), ZeusSpec("default"), 0)
+    table = simulate([certain()], submitted([0, 99, 150, 300]), rules("default"), 0)
     assert table.overlapping.tolist() == [False, True, True, False]
-    half = simulate([certain()], submitted([0, 99, 150], ratio=0.5), ZeusSpec("default"), 0)
+    half = simulate([certain()], submitted([0, 99, 150], ratio=0.5), rules("default"), 0)
     assert half.overlapping.tolist() == [False, False, False]
 
 
 def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> None:
     starts, ends = np.arange(12) * 1000.0, np.arange(12) * 1000.0 + 500
-    plain = simulate([certain()], submitted(starts, ends), ZeusSpec("zeus"), 0)
-    tripled = simulate([certain()], submitted(starts, ends, ratio=3.0), ZeusSpec("zeus"), 0)
-    for name in ("time_s", "energy_j", "cost_j", "regret_j"):
-        assert getattr(tripled, name) == pytest.approx(3 * getattr(plain, name)), name
-    for name in ("batch_size", "power_limit_w", "average_power_w", "stopped", "converged"):
-        assert np.array_equal(getattr(tripled, name), getattr(plain, name)), name
+    plain = simulate([certain()], submitted(starts, ends), rules("zeus"), 0)
+    tripled = simulate([certain()], submitted(starts, ends, ratio=3.0), rules("zeus"), 0)
+    scaled = ["time_s", "energy_j", "cost_j", "regret_j"]
+    pd.testing.assert_frame_equal(tripled[scaled], 3 * plain[scaled])
+    kept = ["batch_size", "power_limit_w", "average_power_w", "stopped", "converged"]
+    pd.testing.assert_frame_equal(tripled[kept], plain[kept])
 
 
 def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
     several = chosen_workloads(read_traces())
-    first, again, other = (
-        simulate_sequence(several, ZeusSpec(), 40, (seed,)).table.to_arrow() for seed in (3, 3, 4)
-    )
+    first, again, other = (simulate_sequence(several, rules(), 40, (seed,)) for seed in (3, 3, 4))
     assert first.equals(again)
     assert not first["cost_j"].equals(other["cost_j"])
 
 
-def test_another_recurring_job_changes_no_other() -> None:
-    several = chosen_workloads(read_traces())
-    alone = simulate_sequence(several[:1], ZeusSpec(), 40).table
-    beside = simulate_sequence(several, ZeusSpec(), 40).table
-    rows = beside.take(beside.workload_id == 0)
-    assert rows.to_arrow().equals(alone.to_arrow())
-
-
 def test_optimizers_are_compared_on_the_same_paths() -> None:
     """The n-th recurrence draws the same number, so the default pair has the same run times."""
-    own = ZeusSpec(lambda s: Always(16), lambda s: Always(200.0))
+    own = rules(always(16), always(200.0))
     of = hand_workload()
-    assert np.array_equal(
-        one_by_one(own, of=of).time_s, one_by_one(ZeusSpec("default"), of=of).time_s
-    )
+    assert np.array_equal(one_by_one(own, of=of).time_s, one_by_one(rules("default"), of=of).time_s)
 
 
 class Alternating:
     """An optimizer of the user's own."""
 
-    def __init__(self) -> None:
-        self.seen: list[tuple[int, float, bool]] = []
+    seen: list[tuple[int, float, bool]]
+
+    def __init__(self, setting: object) -> None:
+        Alternating.seen = []
 
     def predict(self) -> int:
         return (8, 16)[len(self.seen) % 2]
@@ -265,45 +234,33 @@ class Alternating:
 
 
 def test_own_optimizer_can_be_plugged_in_and_gets_the_costs() -> None:
-    made: list[Alternating] = []
-
-    def make(setting: object) -> Alternating:
-        made.append(Alternating())
-        return made[-1]
-
-    table = one_by_one(ZeusSpec(make, 200.0), 4)
+    table = one_by_one(rules({"path": f"{__name__}:Alternating"}, 200.0), 4)
     assert table.batch_size.tolist() == [8, 16, 8, 16]
-    assert made[0].seen == [(8, 15_000.0, True), (16, 17_500.0, True)] * 2
+    assert Alternating.seen == [(8, 15_000.0, True), (16, 17_500.0, True)] * 2
 
 
 def test_choice_outside_the_data_is_refused() -> None:
     with pytest.raises(WorkloadError, match="batch size 12 is not in the data, expected one of 8,"):
-        one_by_one(ZeusSpec(lambda s: Always(12), "max"))
+        one_by_one(rules(always(12), "max"))
     with pytest.raises(WorkloadError, match="power limit 160 W was never measured for batch size"):
-        one_by_one(ZeusSpec("default", 160.0))
+        one_by_one(rules("default", 160.0))
     with pytest.raises(WorkloadError, match="power limit 90 W was never measured"):
-        one_by_one(ZeusSpec("default", lambda s: Always(90.0)))
+        one_by_one(rules("default", always(90.0)))
 
 
 def test_fixed_limit_must_be_measured_for_each_batch_size_in_use() -> None:
     sparse = workload({8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]])
-    assert len(one_by_one(ZeusSpec("default", 100.0), 2, sparse)) == 2
+    assert len(one_by_one(rules("default", 100.0), 2, sparse)) == 2
     with pytest.raises(
         WorkloadError, match="100 W was never measured for batch size 8 on toy, exp"
     ):
-        one_by_one(ZeusSpec("zeus", 100.0), 2, sparse)
-
-
-def test_recurring_job_trains_one_workload() -> None:
-    mixed = Submissions(np.zeros(2), np.arange(2), np.arange(2), [NAN] * 2, np.ones(2))
-    with pytest.raises(WorkloadError, match="recurring job 0 trains several workloads"):
-        simulate([certain(), certain()], mixed, ZeusSpec(), 0)
+        one_by_one(rules("zeus", 100.0), 2, sparse)
 
 
 @pytest.mark.parametrize(("n", "seeds"), [(0, 1), (-1, 1), (5, 0), (10**9, 1)])
 def test_nothing_or_far_too_much_to_simulate_is_refused(n: int, seeds: int) -> None:
     with pytest.raises(WorkloadError, match="expected 1 to 20,000,000 in all"):
-        simulate_sequence([certain()], ZeusSpec(), n, range(seeds))
+        simulate_sequence([certain()], rules(), n, range(seeds))
 
 
 def v100_traces(folder: Path) -> TrainingTraces:
@@ -315,7 +272,7 @@ def test_zeus_converges_and_saves_energy(of: str, sample: Callable[[str], Path])
     traces = read_traces() if of == "synthetic" else v100_traces(sample(ZEUS))
     several = chosen_workloads(traces)
     zeus, default = (
-        summarize(several, simulate_sequence(several, ZeusSpec(name, eta=ETA), 40, SEEDS), ETA)
+        summarize(several, simulate_sequence(several, rules(name, eta=ETA), 40, SEEDS), ETA)
         for name in ("zeus", "default")
     )
     assert len(zeus) == (3 if of == "synthetic" else 6)
@@ -345,43 +302,36 @@ OF_ZEUS_ON_SYNTHETIC = {
 }
 
 
-def assert_saves_as_zeus(
-    workloads: Sequence[TrainingWorkload], expected: dict[str, tuple[float, ...]]
-) -> None:
-    result = simulate_sequence(workloads, ZeusSpec(eta=ETA), 40, SEEDS)
+@pytest.mark.parametrize("expected", [OF_ZEUS, OF_ZEUS_ON_SYNTHETIC], ids=["sample", "shipped"])
+def test_savings_are_those_of_zeus_own_simulator(expected: dict[str, tuple[float, ...]]) -> None:
+    folder = PUBLISHED / ZEUS
+    if expected is OF_ZEUS and not folder.exists():
+        pytest.skip("the published traces are not at hand")
+    traces = v100_traces(folder) if expected is OF_ZEUS else read_traces()
+    workloads = chosen_workloads(traces)
+    result = simulate_sequence(workloads, rules(eta=ETA), 40, SEEDS)
     assert {each.name for each in workloads} == set(expected)
     for each in workloads:
-        table, base = result.of_workload(each.name), default_pair(each, 1.0)
+        table, base = result[result.workload == each.name], default_pair(each, 1.0)
         base_time_s = each.mean_epochs[base.row] * each.time_per_epoch_s[base.row, base.column]
         found = []
         for values, per_recurrence in (
             (table.energy_j, base.cost_j),
             (table.time_s, base_time_s),
         ):
-            percent = 100 * np.bincount(table.seed, values) / 40 / per_recurrence
-            found.append((percent.mean(), percent.std(ddof=1) / np.sqrt(len(SEEDS))))
+            percent = 100 * values.groupby(table.seed).sum() / 40 / per_recurrence
+            found.append((percent.mean(), percent.std() / np.sqrt(len(SEEDS))))
         for (mean, error), of_zeus, its_error in zip(
             found, expected[each.name][::2], expected[each.name][1::2], strict=True
         ):
             assert abs(mean - of_zeus) < 3.3 * np.hypot(error, its_error) + 0.05, each.name
 
 
-def test_savings_are_those_of_zeus_own_simulator_on_its_traces() -> None:
-    folder = PUBLISHED / ZEUS
-    if not folder.exists():
-        pytest.skip("the published traces are not at hand")
-    assert_saves_as_zeus(chosen_workloads(v100_traces(folder)), OF_ZEUS)
-
-
-def test_savings_are_those_of_zeus_own_simulator_on_read_traces() -> None:
-    assert_saves_as_zeus(chosen_workloads(read_traces()), OF_ZEUS_ON_SYNTHETIC)
-
-
 def test_summary_adds_up() -> None:
     several = chosen_workloads(read_traces())
-    result = simulate_sequence(several, ZeusSpec("zeus"), 40, range(3))
+    result = simulate_sequence(several, rules("zeus"), 40, range(3))
     for each, summary in zip(several, summarize(several, result, ETA), strict=True):
-        table = result.of_workload(each.name)
+        table = result[result.workload == each.name]
         assert summary.n_recurrences == np.sum(table.attempt == 0) == 120
         base_j = default_pair(each, 1.0).cost_j
         assert summary.energy_ratio == pytest.approx(table.energy_j.sum() / 120 / base_j)
@@ -394,16 +344,11 @@ def test_summary_adds_up() -> None:
 
 
 def test_summary_of_short_histories_has_no_late_cost() -> None:
-    (summary,) = summarize([certain()], simulate_sequence([certain()], ZeusSpec("default"), 3), ETA)
+    (summary,) = summarize([certain()], simulate_sequence([certain()], rules("default"), 3), ETA)
     assert summary.settled_cost_ratio is None
     assert (summary.cost_ratio, summary.energy_ratio, summary.time_ratio) == (1, 1, 1)
     assert (summary.batch_size, summary.power_limit_w) == (16, 200.0)
     assert (summary.oracle_batch_size, summary.oracle_power_limit_w) == (8, 200.0)
-
-
-def test_workload_that_never_recurred_has_no_summary() -> None:
-    none = Recurrences(("toy",), ("toy",), RecurrenceTable.empty())
-    assert summarize([certain()], none, ETA) == []
 
 
 # --- groups with overlapping recurrences
@@ -419,37 +364,28 @@ ROWS = (
 
 def test_groups_of_other_datasets_are_left_out_and_counted(tmp_path: Path) -> None:
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS))
-    result = simulate_groups([hand_workload()], trace, ZeusSpec("default"))
-    assert len(result.table) == 3
-    assert result.settings["recurrences_of_other_datasets"] == 1
+    result = simulate_groups([hand_workload()], trace, rules("default"))
+    assert len(result) == 3
+    assert result.attrs["recurrences_of_other_datasets"] == 1
     with pytest.raises(WorkloadError, match="no group trains 'synthetic-vision', expected one of "):
-        simulate_groups(chosen_workloads(read_traces(), ["synthetic-vision"]), trace, ZeusSpec())
+        simulate_groups(chosen_workloads(read_traces(), ["synthetic-vision"]), trace, rules())
 
 
 def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS[:3]))
-    table = simulate_groups([hand_workload()], trace, ZeusSpec("default")).table
+    table = simulate_groups([hand_workload()], trace, rules("default"))
     assert table.recurrence.tolist() == [0, 0, 1]
     assert table.start_s.tolist() == [1427642.0, 0.0, 100.0]
     assert table.overlapping.tolist() == [False, False, True]  # the first of g2 ends at 120
     assert set((table.time_s / table.runtime_ratio).tolist()) <= {90.0, 110.0}
 
 
-def test_each_group_has_a_history_of_its_own(tmp_path: Path) -> None:
-    rows = [f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in "ab" for i in range(3)]
-    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *rows))
-    table = simulate_groups([hand_workload()], trace, ZeusSpec("zeus")).table
-    assert table.batch_size.tolist() == [16, 8, 32] * 2
-    assert table.profiled.all()
-
-
 def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) -> None:
     def costs(*names: str) -> list[float]:
         rows = [f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in names for i in range(30)]
         trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *rows))
-        result = simulate_groups([hand_workload()], trace, ZeusSpec("zeus"))
-        at = result.groups.index("m")
-        return result.table.cost_j[result.table.group_id == at].tolist()
+        result = simulate_groups([hand_workload()], trace, rules("zeus"))
+        return result.cost_j[result.group == "m"].tolist()
 
     assert costs("m") == costs("a", "m", "z")
 
@@ -458,41 +394,22 @@ def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) ->
 def test_zeus_converges_with_overlapping_recurrences_too() -> None:
     several = chosen_workloads(read_traces())
     trace = read_groups(SHIPPED, read_traces().datasets)
-    zeus = simulate_groups(several, trace, ZeusSpec("zeus"), range(10))
-    default = simulate_groups(several, trace, ZeusSpec("default"), range(10))
-    assert 0.2 < zeus.table.overlapping.mean() < 0.6
-    late = zeus.table.take(zeus.table.recurrence >= 30)
-    oracle_j = late.cost_j - late.regret_j
-    assert late.cost_j.sum() < 1.05 * oracle_j.sum()
-    for name in zeus.workloads:
-        assert zeus.of_workload(name).energy_j.sum() < default.of_workload(name).energy_j.sum()
+    zeus = simulate_groups(several, trace, rules("zeus"), range(10))
+    default = simulate_groups(several, trace, rules("default"), range(10))
+    assert 0.2 < zeus.overlapping.mean() < 0.6
+    late = zeus[zeus.recurrence >= 30]
+    assert late.cost_j.sum() < 1.05 * (late.cost_j - late.regret_j).sum()
+    energy_j = [each.groupby("workload", observed=True).energy_j.sum() for each in (zeus, default)]
+    assert (energy_j[0] < energy_j[1]).all()
 
 
-# --- their file
-
-
-@pytest.fixture(scope="module")
-def recurrences() -> Recurrences:
-    return simulate_sequence(chosen_workloads(read_traces()), ZeusSpec(), 12, range(2))
-
-
-def test_file_holds_what_was_written(tmp_path: Path, recurrences: Recurrences) -> None:
-    place = tmp_path / "deep" / "r.parquet"
-    write_recurrences(place, recurrences)
-    table = pq.read_table(place)
-    written = recurrences.table.to_arrow()
-    assert table.drop_columns(["workload", "group"]).equals(
-        written.drop_columns(["workload_id", "group_id"])
-    )
-    for name in ("workload", "group"):
-        names = np.array(getattr(recurrences, f"{name}s"))[written[f"{name}_id"].to_numpy()]
-        assert table[name].to_pylist() == names.tolist()
-    head = json.loads(table.schema.metadata[b"diploee.neighbours.zeus"])
-    assert head["settings"] == dict(recurrences.settings)
-    assert head["settings"]["power_limit_optimizer"] == "jit"
-
-
-def test_same_recurrences_give_the_same_bytes(tmp_path: Path, recurrences: Recurrences) -> None:
+def test_file_holds_the_frame_and_its_settings_and_has_the_same_bytes_again(tmp_path: Path) -> None:
+    runs = simulate_sequence(chosen_workloads(read_traces()), rules(), 12, range(2))
     for name in "ab":
-        write_recurrences(tmp_path / name, recurrences)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+        write_recurrences(tmp_path / "deep" / name, runs)
+    first, second = (tmp_path / "deep" / name for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    pd.testing.assert_frame_equal(pd.read_parquet(first), runs, check_categorical=False)
+    head = json.loads(pq.read_schema(first).metadata[b"diploee.neighbours.zeus"])
+    assert head["settings"] == runs.attrs
+    assert runs.attrs["power_limit_optimizer"] == "jit"

@@ -35,26 +35,6 @@ def test_joined_files_give_time_power_and_paths_by_batch_size_and_limit(tmp_path
     assert (found.gpu, found.max_power_w) == ("toy", 200.0)
 
 
-def test_names_are_joined_without_regard_to_case(tmp_path: Path) -> None:
-    upper = tuple(row.replace("toy,net", "Toy,NET") for row in HAND_TRAIN)
-    assert traces(tmp_path, upper).workload(SPEC).batch_sizes.tolist() == [8, 16, 32]
-
-
-def test_columns_are_found_by_name_in_any_order(tmp_path: Path) -> None:
-    order = [7, 1, 0, 2, 3, 4, 5, 6]
-
-    def shuffled(row: str) -> str:
-        cells = [*row.split(","), "extra"]
-        return ",".join(cells[i] for i in [*order, 8])
-
-    plain = read_train_trace(write(tmp_path / "a.csv", TRAIN_HEADER, *HAND_TRAIN))
-    other = read_train_trace(
-        write(tmp_path / "b.csv", shuffled(TRAIN_HEADER), *map(shuffled, HAND_TRAIN))
-    )
-    assert np.array_equal(plain.target_epoch, other.target_epoch)
-    assert plain.keys() == other.keys()
-
-
 def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None:
     train = (*HAND_TRAIN, "toy,net,64,sgd,0.1,1,0.5,3", "toy,net,8,adam,0.1,1,0.5,3")
     power = (*HAND_POWER, "toy,net,4,sgd,100,9,9", "toy,net,4,sgd,200,9,9", "b,net,8,sgd,300,9,9")
@@ -84,12 +64,6 @@ def test_paths_that_never_converge_and_missing_pairs_are_counted(tmp_path: Path)
     assert np.isinf(found.target_epochs[2]).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("word", ["", "nan"])
-def test_empty_target_epoch_never_reaches_its_target(tmp_path: Path, word: str) -> None:
-    file = write(tmp_path / "t.csv", TRAIN_HEADER, f"toy,net,8,sgd,0.1,1,0.5,{word}")
-    assert np.isinf(read_train_trace(file).target_epoch).all()
-
-
 GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
 
 
@@ -98,10 +72,8 @@ GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
     [
         ((), ": no rows, expected one or more; give a complete table"),
         ((GOOD, "toy,net,x,sgd,0.1,1,0.5,4"), ":3: column 'batch_size' is 'x', expected a whole"),
-        (("toy,net,8.5,sgd,0.1,1,0.5,4",), ":2: column 'batch_size' is '8.5', expected a who"),
         ((GOOD, ",net,8,sgd,0.1,1,0.5,4"), ":3: column 'dataset' is '', expected a name"),
         (("toy,net,8,sgd,0.1,1,0.5,0",), ":2: column 'target_epoch' is '0', expected a numb"),
-        (("toy,net,8,sgd,0.1,1,inf,4",), ":2: column 'target_metric' is 'inf'"),
         ((GOOD, "toy,net,9,sgd,0.1,1,0.5,4", GOOD), ":4: this run and target stand already in lin"),
         ((GOOD, GOOD.replace("sgd", "SGD")), ":3: this run and target stand already in line 2"),
     ],
@@ -228,11 +200,10 @@ GROUPS = (
 
 def test_groups_are_read_with_their_starts_ends_and_ratios(tmp_path: Path) -> None:
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *GROUPS))
-    assert trace.groups == ("g1", "g2", "g3")
-    assert trace.datasets == ("toy", "toy", "other")
-    assert trace.group_id.tolist() == [1, 0, 1, 2]
-    assert trace.start_s.tolist() == [100.0, 1427642.0, 0.0, 5.0]
-    assert trace.end_s.tolist() == [150.0, 1446915.0, 120.0, 9.0]
+    assert trace.group.tolist() == ["g2", "g1", "g2", "g3"]
+    assert trace.dataset.tolist() == ["toy", "toy", "toy", "other"]
+    assert trace.start_time.tolist() == [100.0, 1427642.0, 0.0, 5.0]
+    assert trace.end_time.tolist() == [150.0, 1446915.0, 120.0, 9.0]
     assert trace.runtime_ratio.tolist() == [2.0, 1.5, 1.0, 1.0]
 
 
@@ -242,13 +213,11 @@ GROUP = "g,0,1,toy,1"
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ((), ": no rows, expected one or more"),
         ((GROUP, "g,5,4,toy,1"), ":3: 'end_time' is 4, expected 'start_time' or later, 5 s"),
         (
             (GROUP, "g,0,1,toy,0"),
             ":3: column 'runtime_ratio' is '0', expected a number above",
         ),
-        ((GROUP, "g,x,1,toy,1"), ":3: column 'start_time' is 'x'"),
         (
             (GROUP, "g,0,1,tyo,1"),
             ":3: unknown dataset 'tyo', expected one of 'other', 'toy'; did y",

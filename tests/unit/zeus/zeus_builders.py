@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from diploee.neighbours.zeus import TrainingTraces, TrainingWorkload, WorkloadSpec, read_traces
+from diploee.neighbours.zeus import (
+    TrainingTraces,
+    TrainingWorkload,
+    WorkloadSpec,
+    ZeusSpec,
+    read_traces,
+)
+from diploee.neighbours.zeus.simulator import Simulation
 
 TRAIN_HEADER = "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch"
 POWER_HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"
@@ -69,3 +78,33 @@ def hand_workload() -> TrainingWorkload:
         [[30, 25], [12, 10], [6, 5]],
         [[60, 100], [90, 150], [95, 190]],
     )
+
+
+def rules(optimizer: Any = "zeus", limit: Any = None, **more: Any) -> ZeusSpec:
+    """Rules with an optimizer of batch sizes, and one of power limits or a limit [W]."""
+    return ZeusSpec(batch_size_optimizer=optimizer, power_limit=limit, **more)
+
+
+def simulate(
+    workloads: list[TrainingWorkload], submissions: pd.DataFrame, spec: ZeusSpec, seed: int = 0
+) -> pd.DataFrame:
+    """Simulate all recurrences at once."""
+    return Simulation(workloads, spec, seed).advance(submissions)
+
+
+class Always:
+    """An optimizer of the user's own: one batch size, or one power limit."""
+
+    def __init__(self, setting: object, choice: float) -> None:
+        self.choice = choice
+
+    def predict(self, batch_size: int | None = None) -> float:
+        return self.choice
+
+    def observe(self, *seen: object) -> None:
+        pass
+
+
+def always(choice: float) -> dict[str, Any]:
+    """Name it by its import path."""
+    return {"path": f"{__name__}:Always", "choice": choice}

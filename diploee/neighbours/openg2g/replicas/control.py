@@ -38,7 +38,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, model_validator
 
-from diploee.errors import InputError, one_of
+from diploee.errors import Brief, InputError, one_of
 from diploee.model import SCALES, Model, Name, OwnKind
 from diploee.neighbours.openg2g import ServingFits
 from diploee.scenario.replica_streams import BatchControllerSpec, ReplicaSignalSpec
@@ -51,7 +51,7 @@ PerUnit = Annotated[float, Field(gt=0, le=2)]
 
 
 @dataclass(frozen=True)
-class ModelSetting:
+class ModelSetting(Brief):
     """Constants of a served model in a run."""
 
     feasible: tuple[int, ...]  # batch sizes to choose from, increasing
@@ -61,7 +61,7 @@ class ModelSetting:
 
 
 @dataclass(frozen=True)
-class ControlSetting:
+class ControlSetting(Brief):
     """Setting of a controller."""
 
     models: Mapping[str, ModelSetting]  # its models by name
@@ -69,26 +69,16 @@ class ControlSetting:
 
 
 @dataclass(frozen=True)
-class Constraint:
-    """One limit on the power of all replicas.
+class Constraint(Brief):
+    """One limit on the power of all replicas."""
 
-    Parameters
-    ----------
-    name : str
-        Which, such as ``cap`` or ``undervoltage``.
-    excess : float
-        By how much it is violated, over a scale of its own, positive where it is [1].
-    per_w : float
-        What a watt more adds to the excess [1/W].
-    """
-
-    name: str
-    excess: float
-    per_w: float
+    name: str  # such as ``cap`` or ``undervoltage``
+    excess: float  # by how much it is violated, over a scale of its own, positive where it is [1]
+    per_w: float  # what a watt more adds to the excess [1/W]
 
 
 @dataclass(frozen=True)
-class Observed:
+class Observed(Brief):
     """A model over the last control interval."""
 
     n_replicas: int  # replicas
@@ -97,25 +87,13 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class ControlView:
-    """Observations over the last control interval.
+class ControlView(Brief):
+    """Observations over the last control interval."""
 
-    Parameters
-    ----------
-    time_s : float
-        Its end, at which the decision takes hold, since the start of the run [s].
-    models : mapping of str to Observed
-        By name.
-    power_w : float
-        Mean power of all replicas [W].
-    constraints : tuple of Constraint
-        The limits of the signal at that power; the same ones at every decision.
-    """
-
-    time_s: float
-    models: Mapping[str, Observed]
-    power_w: float
-    constraints: tuple[Constraint, ...]
+    time_s: float  # its end, at which the decision takes hold, since the start of the run [s]
+    models: Mapping[str, Observed]  # by name
+    power_w: float  # mean power of all replicas [W]
+    constraints: tuple[Constraint, ...]  # limits of the signal at that power, always the same ones
 
 
 class _Served:

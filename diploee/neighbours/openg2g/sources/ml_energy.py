@@ -4,7 +4,7 @@ A leaderboard file has one model and task and all measured configurations: mean 
 percentiles and throughput, no power in time and no samples, enough for logistic fits, not for
 traces. The benchmark's folders have a ``results.json`` for each run. The place of a file says what
 was measured, ``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
-results.json``; where it does not, keys in the file do. The data set of benchmark v3 is gated: its
+results.json``. The data set of benchmark v3 is gated: its
 owners grant access on request, and a token says who asks. It is read through the package
 `mlenergy-data`, an optional extra that is imported only when it is used.
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -162,21 +161,11 @@ class LeaderboardSource(BenchmarkSource):
 
 RESULTS = "results.json"
 POWER_KEY = "timeline.power.device_instant"
-_KEYS = ("model_id", "gpu_model", "num_gpus", "max_num_seqs")
 
 _Time = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 _AtLeastZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 _Pair = Annotated[list[_Time], Field(min_length=2, max_length=2)]
 _Readings = Annotated[list[_Pair], Field(min_length=2)]
-
-
-class OfFile(Record):
-    """Facts that a file may hold about itself."""
-
-    model_id: str | None = None
-    gpu_model: str | None = None
-    num_gpus: PositiveInt | None = None
-    max_num_seqs: PositiveInt | None = None
 
 
 class Power(Record):
@@ -260,27 +249,25 @@ class ResultsSource(BenchmarkSource):
 
 
 def _measured(file: Path) -> Measured:
-    """Return what was measured, by a file's place; where that says too little, by its keys."""
+    """Return what was measured, by a file's place."""
     parts = file.parts[:-1]
+    below = parts[-5:] if len(parts) >= 5 else ()
     words = parts[-1].split("+") if parts else []
-    config: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=False))
-    known: dict[str, Any] = {key: int(v) for key, v in config.items() if v.isdecimal()}
-    if "results" in parts:
-        at = len(parts) - 1 - parts[::-1].index("results")
-        below = parts[at + 1 : -1]
-        if at and len(below) == 3:
-            known |= {"task": parts[at - 1], "gpu_model": below[2]}
-            known["model_id"] = "/".join(below[:2])
-    if not set(_KEYS) <= known.keys():
-        of_file = parse_json(read_bytes(file), str(file), OfFile, LogFormatError, finite=False)
-        known = {key: getattr(of_file, key) for key in _KEYS} | known
-    batch_size = known.get("max_num_seqs")
-    if not batch_size:
+    config = dict(zip(words[::2], words[1::2], strict=False))
+    n_gpus, size = (config.get(key, "") for key in ("num_gpus", "max_num_seqs"))
+    if not (len(below) == 5 and below[0] == "results" and n_gpus.isdecimal() and size.isdecimal()):
         raise LogFormatError(
-            f"{file}: neither its folder ('num_gpus+4+max_num_seqs+128+...') nor a key "
-            "'max_num_seqs' gives the batch size; restore its place"
+            f"{file}: its place must say what was measured, as the benchmark writes it: "
+            "<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../; "
+            "restore it"
         )
-    return Measured({**known, "gpus_per_replica": known.get("num_gpus")}, batch_size, _File(file))
+    known = {
+        "task": parts[-6] if len(parts) > 5 else None,
+        "model_id": "/".join(below[1:3]),
+        "gpu_model": below[3],
+        "gpus_per_replica": int(n_gpus),
+    }
+    return Measured(known, int(size), _File(file))
 
 
 def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) -> BenchmarkRun:
@@ -373,29 +360,16 @@ class MlEnergySource(BenchmarkSource):
     folder : pathlib.Path or str, optional
         A local copy of the compiled data set (with ``runs/llm.parquet``); without it the runs are
         downloaded from the hub.
-    repository, revision : str
-        Data set on the hub, and its branch, tag or commit.
-    stable_only : bool
-        Leave out runs that the data set marks as unstable.
     """
 
     licence = "gated data set ml-energy/benchmark-v3; see its page"
 
-    def __init__(
-        self,
-        folder: Path | str | None = None,
-        *,
-        repository: str = REPOSITORY,
-        revision: str = "main",
-        stable_only: bool = False,
-    ) -> None:
-        self.folder = None if folder is None else Path(folder)
-        self.repository = repository
-        self.revision = revision
-        self.stable_only = stable_only
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.name = REPOSITORY if folder is None else str(folder)
+        self._is_copy = folder is not None
 
     def _title(self, selected: object) -> str:  # noqa: ARG002
-        return f"ML.ENERGY benchmark, {self._name}"
+        return f"ML.ENERGY benchmark, {self.name}"
 
     def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
         measured = (
@@ -412,7 +386,7 @@ class MlEnergySource(BenchmarkSource):
             )
             for run in self._runs
         )
-        return select(measured, spec, self._name)
+        return select(measured, spec, self.name)
 
     def _hash(self, selected: Sequence[Measured]) -> str:
         """Return the hash over all public values of runs: a new measurement changes some of them.
@@ -425,27 +399,24 @@ class MlEnergySource(BenchmarkSource):
             digest.update(json.dumps(values, sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
-    @property
-    def _name(self) -> str:
-        return str(self.folder or f"{self.repository} at {self.revision}")
-
     @cached_property
     def _runs(self) -> list[Any]:
-        llm_runs = _package().LLMRuns
-        if self.folder is not None:
-            return list(
-                self._try(llm_runs.from_directory, str(self.folder), stable_only=self.stable_only)
-            )
-        _check_token(self.repository)
-        options = {"revision": self.revision, "stable_only": self.stable_only}
-        return list(self._try(llm_runs.from_hf, self.repository, **options))
+        try:
+            llm_runs = import_module(_MODULE).LLMRuns
+        except ImportError as error:
+            raise InputError(
+                f"the ML.ENERGY benchmark is read through the package 'mlenergy-data' ({error}); "
+                f"install it with: pip install 'diploee[{EXTRA}]'"
+            ) from error
+        opened = llm_runs.from_directory if self._is_copy else llm_runs.from_hf
+        return list(self._try(opened, self.name, stable_only=False))
 
     def _run(
         self, one: Measured, _: InferenceModelSpec, traces: bool, counts: Counter[str]
     ) -> BenchmarkRun:
         run = one.data
         counts["unstable_runs"] += not run.is_stable
-        where = f"{self._name}: run of batch size {run.max_num_seqs}"
+        where = f"{self.name}: run of batch size {run.max_num_seqs}"
         summary = checked_record(asdict(run), Summary, where, LogFormatError).run()
         if not traces:
             return summary
@@ -461,33 +432,12 @@ class MlEnergySource(BenchmarkSource):
             return call(*args, **options)
         except Exception as error:  # whatever the hub's client may raise
             text = one_line(" ".join(str(error).split()))[:_LONGEST_REASON] or repr(error)
+            remedy = (
+                f"the data set is gated: request access on https://huggingface.co/datasets/{self.name}"
+                f", create a token on https://huggingface.co/settings/tokens and set {TOKEN} to it"
+            )
+            if self._is_copy:
+                remedy = "check the folder"
             raise InputError(
-                f"{self._name}: can't be read ({type(error).__name__}: {text}); check the access "
-                f"to the data set, {TOKEN} and the network"
+                f"{self.name}: can't be read ({type(error).__name__}: {text}); {remedy}"
             ) from error
-
-
-def _package() -> Any:
-    try:
-        return import_module(_MODULE)
-    except ImportError as error:
-        raise InputError(
-            f"the ML.ENERGY benchmark is read through the package 'mlenergy-data' ({error}); "
-            f"install it with: pip install 'diploee[{EXTRA}]'"
-        ) from error
-
-
-def _check_token(repository: str) -> None:
-    """Ask for a token before a download fails for want of one."""
-    if os.environ.get(TOKEN):
-        return
-    try:
-        if import_module("huggingface_hub").get_token():
-            return
-    except (ImportError, AttributeError):
-        pass
-    raise InputError(
-        f"{repository} is a gated data set and {TOKEN} is not set; request access on "
-        f"https://huggingface.co/datasets/{repository}, create a token on "
-        f"https://huggingface.co/settings/tokens and set {TOKEN} to it"
-    )
