@@ -56,6 +56,6 @@ class Failing:
                 raise KeyboardInterrupt
             self.runs.append(task.run)
             if self.interrupt_after is None:
-                yield Outcome(task.run, "failed", "it was told to")
+                yield Outcome(task.run, "fails always")
             else:
                 yield run_task(task)

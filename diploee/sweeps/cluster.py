@@ -16,7 +16,7 @@ from typing import Any
 
 from diploee.errors import DiploeeError, InputError
 from diploee.sweeps.store import open_store
-from diploee.sweeps.task import Outcome, RunTask, SweepWorker
+from diploee.sweeps.task import Outcome, RunTask, run_task
 
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
@@ -217,7 +217,7 @@ def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[O
 
     batch = uuid.uuid4().hex[:8]
     futures = client.map(
-        _run_there,
+        run_task,
         tasks,
         key=[f"diploee-{batch}-{task.run}" for task in tasks],
         pure=False,
@@ -236,14 +236,6 @@ def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[O
         ) from error
 
 
-def _run_there(task: RunTask) -> Outcome:
-    """Do a run on a Dask worker, which keeps a `SweepWorker` for those that follow."""
-    from distributed import get_worker
-
-    worker: SweepWorker = vars(get_worker()).setdefault("_diploee_worker", SweepWorker())
-    return worker.run(task)
-
-
 def _outcome(future: Any, run: str) -> Outcome:
     if future.status == "finished":
         outcome: Outcome = future.result(timeout=GATHER_TIMEOUT_S)
@@ -251,4 +243,4 @@ def _outcome(future: Any, run: str) -> Outcome:
     if future.status == "cancelled":
         raise ConnectionError("the scheduler forgot the run")
     error = " ".join(str(future.exception(timeout=GATHER_TIMEOUT_S)).split())
-    return Outcome(run, "failed", f"its Dask worker failed: {error:.300}")
+    return Outcome(run, f"its Dask worker failed: {error:.300}")

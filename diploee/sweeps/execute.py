@@ -1,25 +1,30 @@
-"""The line of a sweep: expand, find what is missing, do it, sum up."""
+"""The line of a sweep: expand, find the missing runs, do them, sum up; and its Python front."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from diploee.errors import OutputError, OutputExistsError, counted
+from diploee.errors import Brief, OutputError, OutputExistsError, counted
 from diploee.files import uninterrupted
 from diploee.metrics.catalogue import table_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
+from diploee.progress import NotebookProgress, Progress, in_notebook, stage
 from diploee.schedule.schedule import Engine
 from diploee.simulation import Forecast, check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
-from diploee.sweeps.loading import Sweep, load_sweep
+from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep, sweep_from_dict
+from diploee.sweeps.local import run_locally
 from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
@@ -44,21 +49,8 @@ METRICS_MB = 0.2
 GONE = "it was done, but its files are damaged or gone; the same command does it again"
 
 
-class SweepProgress:
-    """Called as a sweep goes on; does nothing. The command line's watch draws a progress bar."""
-
-    def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
-        """Take note of the runs to do, and of how many the sweep has altogether."""
-
-    def ended(self, task: RunTask, outcome: Outcome) -> None:
-        """Take note of the end of a run."""
-
-    def close(self) -> None:
-        """Take note that no more runs come, also after an error or an interrupt."""
-
-
 @dataclass(frozen=True)
-class SweepResult:
+class SweepResult(Brief):
     """A sweep after its runs."""
 
     target: str  # folder or URL
@@ -89,7 +81,7 @@ def run_sweep(
     profiles: Sequence[str] = (),
     engine: Engine | None = None,
     max_runs: int = MAX_RUNS,
-    progress: SweepProgress | None = None,
+    progress: Progress | None = None,
 ) -> SweepResult:
     """Do what is missing of a sweep and write its summary.
 
@@ -108,7 +100,7 @@ def run_sweep(
         Scheduler; both give the same results. By default that of each run which gives them sooner.
     max_runs : int
         Largest number of runs.
-    progress : SweepProgress, optional
+    progress : Progress, optional
         Called as it goes on.
 
     Raises
@@ -153,7 +145,7 @@ def run_sweep(
             except (OutputError, OutputExistsError) as error:
                 raise type(error)(f"{error}; nothing was run") from error
             try:
-                _do(tasks, len(runs), outcomes, ended, progress or SweepProgress())
+                _do(tasks, len(runs), outcomes, ended, progress or Progress())
             finally:  # an interrupt also leaves a summary of what there is
                 results |= read_results(store, (task.run for task in tasks), sweep.spec.keep)
                 failed = {run: error or GONE for run, error in ended.items() if run not in results}
@@ -176,22 +168,28 @@ def _do(
     n_runs: int,
     outcomes: Iterator[Outcome],
     ended: dict[str, str],
-    progress: SweepProgress,
+    progress: Progress,
 ) -> None:
     """Note the error, or an empty one, of every run that ends."""
     if not tasks:
         return
-    by_run = {task.run: task for task in tasks}
-    progress.begin(tasks, n_runs)
-    try:
+    cost, done = {task.run: task.cost for task in tasks}, 0.0
+    whole, n_failed, started_s = sum(cost.values()), 0, time.monotonic()
+    with stage("sweep", progress) as update:
+        update(0.0, f"{n_runs - len(tasks):,}/{n_runs:,} runs")
         for outcome in outcomes:
             ended[outcome.run] = outcome.error
-            progress.ended(by_run[outcome.run], outcome)
-    finally:
-        _close(outcomes)
-        progress.close()
+            done += cost[outcome.run]
+            n_failed += bool(outcome.error)
+            failed = f", {n_failed:,} failed" if n_failed else ""
+            # If the runs to come cost what those done did.
+            left_s = (time.monotonic() - started_s) * (whole / done - 1)
+            left = f", about {timedelta(seconds=round(left_s))} left" if left_s >= 1 else ""
+            n_ended = n_runs - len(tasks) + len(ended)
+            update(done / whole, f"{n_ended:,}/{n_runs:,} runs{failed}{left}")
 
 
+@stage("forecast")
 def forecast(
     sweep: Sweep, n_workers: int = 1, profiles: Sequence[str] = (), max_runs: int = MAX_RUNS
 ) -> tuple[int, Forecast]:
@@ -212,3 +210,69 @@ def forecast(
         max(each.memory_mb for each in found) * at_once,
         series_mb + METRICS_MB * len(tasks),
     )
+
+
+def sweep(
+    asked: Sweep | Mapping[str, Any] | Path | str,
+    out: Path | str | None = None,
+    *,
+    workers: int = 0,
+    **options: Any,
+) -> SweepResult:
+    """Run a scenario over axes and seeds; what is complete at `out` is not repeated.
+
+    Parameters
+    ----------
+    asked : Sweep, mapping, path or str
+        A loaded sweep, the content of a sweep file, the file, or the name of a shipped one.
+    out : path, optional
+        Folder or fsspec URL; ``sweeps/<name>`` by default.
+    workers : int
+        Processes on this machine; 0 for none but this one.
+    **options : object
+        Further arguments of `run_sweep`, such as ``engine="compiled"``.
+
+    Returns
+    -------
+    SweepResult
+        Its `frame()` has a row per run with every metric by dotted key.
+
+    Raises
+    ------
+    InputError
+        As `run_sweep`.
+    """
+    if isinstance(asked, Mapping):
+        asked = sweep_from_dict(asked, str(asked.get("name", "sweep")))
+    loaded = asked if isinstance(asked, Sweep) else load_sweep(asked)
+    if workers:
+        options.setdefault("executor", partial(run_locally, n_workers=workers))
+    if in_notebook():
+        options.setdefault("progress", NotebookProgress())
+    return run_sweep(loaded, out, **options)
+
+
+def ensemble(
+    asked: Path | str,
+    out: Path | str | None = None,
+    *,
+    seeds: int | None = None,
+    accuracy: float | None = None,
+    **options: Any,
+) -> SweepResult:
+    """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread.
+
+    Parameters
+    ----------
+    asked : path or str
+        Name or file of a scenario or of a sweep.
+    out : path, optional
+        Folder to write.
+    seeds : int, optional
+        Number of seeds of each point; those of the sweep by default.
+    accuracy : float, optional
+        Relative half width to reach, 0-1, from which the number of seeds that it needs follows.
+    **options : object
+        Arguments of `sweep`.
+    """
+    return sweep(load_ensemble(asked, seeds, accuracy), out, **options)

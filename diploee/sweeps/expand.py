@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from diploee import __version__
-from diploee.errors import InputError, ScenarioError, shown
+from diploee.errors import Brief, InputError, ScenarioError, shown
 from diploee.inputs import InputReader, Inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.outputs.folder import SCHEMA_VERSION
@@ -32,7 +32,7 @@ NAME_DIGITS = 16
 
 
 @dataclass(frozen=True)
-class PlannedRun:
+class PlannedRun(Brief):
     """One run of a sweep."""
 
     run: str  # its name, the first digits of its hash

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from diploee.errors import MOST_PROBLEMS, ScenarioError, did_you_mean, one_of
+from diploee.errors import MOST_PROBLEMS, Brief, ScenarioError, did_you_mean, one_of
 from diploee.files.places import find_shipped, shipped_folder
 from diploee.plain_data import KeyPath, checked
 from diploee.scenario import Scenario, load_scenario
@@ -27,7 +27,7 @@ _SUCH_AS = "keys such as 'base:'"
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Brief):
     """A checked sweep."""
 
     name: str  # the file's name without its ending

@@ -1,7 +1,6 @@
 """Runs on the processes of this machine, as many at once as memory allows.
 
-A worker that dies costs its own run's time only; the memory of a run is an estimate that the runs
-themselves correct.
+A worker that dies costs its own run's time only.
 """
 
 from __future__ import annotations
@@ -12,29 +11,29 @@ import signal
 import sys
 import threading
 import warnings
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from diploee.simulation import MB_OF_WINDOW, START_MB
 from diploee.sweeps.store import remove_staging
-from diploee.sweeps.task import Outcome, RunTask, SweepWorker
+from diploee.sweeps.task import Outcome, RunTask, run_task
 
 MAX_ATTEMPTS = 3
 """A run whose worker died so often is given up."""
 
 STOP_TIMEOUT_S = 5.0
 
-BASE_MB = 300.0
-"""Memory of a worker that has imported everything and run nothing [MB]."""
-
-PRIOR_MB_PER_NODE_HOUR = 60e-6
-"""ASSUMPTION until a run has been measured: twice what the year of 2,840 nodes takes."""
+RUN_MB = START_MB + 2 * MB_OF_WINDOW
+"""Memory that a run is taken to need [MB]. ASSUMPTION: that of a year of 10 MW with services; a
+gigawatt takes some 10 % more."""
 
 SHARE = 0.9
 """Part of the memory available at the start that runs may take."""
@@ -83,47 +82,16 @@ def _text(path: Path) -> str:
         return ""
 
 
-class MemoryBudget:
-    """Says whether one more run fits in the memory for all [MB]; all do where it is not known."""
-
-    def __init__(self, budget_mb: float | None) -> None:
-        self._budget_mb = budget_mb
-        self._mb_per_node_hour = PRIOR_MB_PER_NODE_HOUR
-        self._measured = False
-
-    @classmethod
-    def of_this_machine(cls) -> MemoryBudget:
-        """Return a budget of what is available now, less a reserve."""
-        found = available_mb()
-        return cls(None if found is None else SHARE * found)
-
-    def need_mb(self, task: RunTask) -> float:
-        """Return the memory that a run is expected to take [MB]."""
-        return BASE_MB + self._mb_per_node_hour * task.node_hours
-
-    def fits(self, task: RunTask, running: list[RunTask]) -> bool:
-        """Return whether a run may start; one may always."""
-        if self._budget_mb is None or not running:
-            return True
-        return sum(map(self.need_mb, [task, *running])) <= self._budget_mb
-
-    def measured(self, peak_memory_mb: float, largest_node_hours: float) -> None:
-        """Learn from a worker: its peak so far, and its largest run."""
-        if not peak_memory_mb or not largest_node_hours:
-            return
-        found = max(peak_memory_mb - BASE_MB, 0.0) / largest_node_hours
-        self._mb_per_node_hour = max(found, self._mb_per_node_hour) if self._measured else found
-        self._measured = True
-
-    def killed(self) -> None:
-        """Learn from a worker that was killed, as a machine out of memory does it."""
-        self._mb_per_node_hour *= 1.5
+def most_at_once(tasks: Sequence[RunTask], n_workers: int, free_mb: float | None) -> int:
+    """Return how many runs fit at once in the memory that is free [MB]; one always does."""
+    fitting = n_workers if free_mb is None else int(SHARE * free_mb / RUN_MB)
+    return max(1, min(n_workers, fitting, len(tasks)))
 
 
-def run_locally(
-    tasks: Sequence[RunTask], n_workers: int, budget: MemoryBudget | None = None
-) -> Iterator[Outcome]:
+def run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
     """Do runs on worker processes; imports, compiled code and profiles are loaded once in each.
+
+    Where a worker dies, each run that was under way is done again alone, which shows whose it was.
 
     Parameters
     ----------
@@ -131,125 +99,70 @@ def run_locally(
         Started in this order.
     n_workers : int
         Largest number of processes; fewer run where memory is short.
-    budget : MemoryBudget, optional
-        That of this machine by default.
 
     Yields
     ------
     Outcome
         As they come. When the generator is closed, the workers are stopped.
     """
-    pool = _Pool(tasks, n_workers, budget or MemoryBudget.of_this_machine())
+    waiting, n_workers = list(tasks), most_at_once(tasks, n_workers, available_mb())
+    n_under_way = 2 * n_workers + 1  # with those that the pool has fetched ahead
+    while waiting:
+        waiting, _ = yield from _in_pool(waiting, n_workers)
+        suspects, waiting = waiting[:n_under_way], waiting[n_under_way:]
+        for task in suspects:
+            for _attempt in range(1, MAX_ATTEMPTS):
+                lost, code = yield from _in_pool([task], 1)
+                if not lost:
+                    break
+            else:
+                reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+                yield Outcome(
+                    task.run,
+                    f"its worker process ended {MAX_ATTEMPTS} times ({reason}); short of memory? "
+                    "try fewer --workers",
+                )
+
+
+class _Workers(SpawnContext):
+    """Starts processes and keeps them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        """Return a new process."""
+        self.started.append(SpawnProcess(*args, **options))
+        return self.started[-1]
+
+
+def _in_pool(
+    tasks: Sequence[RunTask], n_workers: int
+) -> Generator[Outcome, None, tuple[list[RunTask], int]]:
+    """Yield outcomes; return the runs lost with a worker that died, and its exit code."""
+    workers = _Workers()
+    pool = ProcessPoolExecutor(n_workers, workers, _begin)
+    futures: dict[Future[Outcome], RunTask] = {}
+    done = set()
     try:
-        while pool.assign():
-            yield from pool.wait()
+        with suppress(BrokenProcessPool, OSError):  # one that died as others were started
+            with _interrupts_held(), _caller_left_out():
+                for task in tasks:
+                    futures[pool.submit(run_task, task)] = task
+            for future in as_completed(futures):
+                yield future.result()
+                done.add(futures[future].run)
     finally:
-        pool.stop()
-
-
-@dataclass
-class _Worker:
-    """A process and the run that it does."""
-
-    process: SpawnProcess
-    connection: Connection
-    task: RunTask | None = None
-    attempt: int = 0
-    largest_node_hours: float = 0.0
-
-    def start(self, task: RunTask, attempt: int) -> None:
-        self.task, self.attempt = task, attempt
-        self.largest_node_hours = max(self.largest_node_hours, task.node_hours)
-        with suppress(OSError):  # it died while idle; its sentinel tells, the run is tried again
-            self.connection.send(task)
-
-
-@dataclass
-class _Pool:
-    tasks: Sequence[RunTask]
-    n_workers: int
-    budget: MemoryBudget
-    workers: list[_Worker] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._waiting = deque((task, 1) for task in self.tasks)
-        self._context = get_context("spawn")
-
-    def assign(self) -> bool:
-        """Give runs to idle workers as memory allows; return whether anything is under way."""
-        while self._waiting:
-            running = [worker.task for worker in self.workers if worker.task is not None]
-            task, attempt = self._waiting[0]
-            if len(running) >= self.n_workers:
-                break
-            idle = [worker for worker in self.workers if worker.task is None]
-            if not self.budget.fits(task, running):
-                for worker in idle:  # gives its memory back
-                    self._dismiss(worker)
-                break
-            self._waiting.popleft()
-            (idle[0] if idle else self._hire()).start(task, attempt)
-        return any(worker.task is not None for worker in self.workers)
-
-    def wait(self) -> Iterator[Outcome]:
-        """Wait for the next outcomes or deaths."""
-        watched = {w.connection: w for w in self.workers} | {
-            w.process.sentinel: w for w in self.workers
-        }
-        ready = {id(watched[event]): watched[event] for event in wait(list(watched))}  # type: ignore[index]
-        for worker in ready.values():
-            try:
-                outcome = worker.connection.recv() if worker.connection.poll() else None
-            except (EOFError, OSError):
-                outcome = None
-            if outcome is not None:
-                worker.task = None
-                self.budget.measured(outcome.peak_memory_mb, worker.largest_node_hours)
-                yield outcome
-            elif not worker.process.is_alive() or worker.connection.closed:
-                yield from self._bury(worker)
-
-    def _bury(self, worker: _Worker) -> Iterator[Outcome]:
-        """Try the run of a dead worker again, unless that was done often enough."""
-        self._dismiss(worker)
-        if worker.task is None:
-            return
-        self.budget.killed()
-        if worker.attempt < MAX_ATTEMPTS:
-            self._waiting.appendleft((worker.task, worker.attempt + 1))
-            return
-        code = worker.process.exitcode
-        reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        yield Outcome(
-            worker.task.run,
-            "failed",
-            f"its worker process ended {MAX_ATTEMPTS} times ({reason}); short of memory? "
-            "try fewer --workers",
-        )
-
-    def _hire(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
-        worker = _Worker(process, ours)
-        with _interrupts_held(), _caller_left_out():
-            process.start()
-            self.workers.append(worker)
-        theirs.close()
-        return worker
-
-    def _dismiss(self, worker: _Worker) -> None:
-        worker.process.kill()
-        worker.process.join(STOP_TIMEOUT_S)
-        self.workers.remove(worker)
-        worker.connection.close()
-        remove_staging(worker.process.pid or 0)
-
-    def stop(self) -> None:
-        """Stop all workers at once."""
-        for worker in self.workers:
-            worker.process.kill()
-        for worker in list(self.workers):
-            self._dismiss(worker)
+        started = [process for process in workers.started if process.pid]
+        for process in started:
+            process.kill()
+        pool.shutdown(cancel_futures=True)
+        for process in started:
+            process.join(STOP_TIMEOUT_S)
+            remove_staging(process.pid or 0)
+    lost = [task for task in tasks if task.run not in done]
+    return lost, next((process.exitcode for process in started if process.exitcode), 0)
 
 
 @contextmanager
@@ -279,8 +192,8 @@ def _caller_left_out() -> Iterator[None]:
         sys.modules["__main__"] = caller
 
 
-def _serve(connection: Connection) -> None:
-    """Do runs as they come, until the other end closes or the parent process dies."""
+def _begin() -> None:
+    """Make a process a worker, which ends with the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
@@ -289,13 +202,6 @@ def _serve(connection: Connection) -> None:
     _keep_freed_memory()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # as in the process that the user started
-    worker = SweepWorker()
-    while True:
-        try:
-            task = connection.recv()
-        except (EOFError, OSError):
-            return
-        connection.send(worker.run(task))
 
 
 def _keep_freed_memory() -> None:

@@ -29,7 +29,7 @@ from diploee.plain_data import Record, parse_json
 from diploee.sweeps.expand import PlannedRun, axis_columns
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import KEPT_FILES, Keep
-from diploee.sweeps.store import MANIFEST, RUNS, FolderStore, Store
+from diploee.sweeps.store import MANIFEST, RUNS, Store
 from diploee.tables import Float64Array, arrow_numbers, arrow_texts, read_parquet
 from diploee.units import HOURS_PER_WEEK, MS_PER_H
 
@@ -69,7 +69,7 @@ class RunRecord(Record):
 
 def write_record(folder: Path, run: str, keep: Keep) -> None:
     """Write the record of the finished run in a folder."""
-    store = FolderStore(str(folder))
+    store = Store(str(folder))
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     sizes.pop(MANIFEST)
     manifest = store.read(MANIFEST)

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,96 +33,59 @@ _NO_PLACE = re.compile(r"\s*|([A-Za-z][A-Za-z0-9+.-]+)?:(/.*)?")  # a drive has 
 _RUN_OF_SWEEP = FolderKind("the files of a run", MANIFEST, (), lambda _manifest: RUN_FILES)
 
 
-class Store(ABC):
-    """A place for files by name, with the runs of a sweep under ``runs/``.
+class Store:
+    """A place for files by name, with the runs of a sweep under ``runs/``: a folder, maybe shared.
 
-    The manifest of a run appears last: where it stands, the run is complete.
+    The manifest of a run appears last: a run with one is complete.
     """
 
     def __init__(self, target: str) -> None:
         self.target = target
-
-    @abstractmethod
-    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return a file's content, or its bytes from `start` to `end`; `OSError` without a file."""
-
-    @abstractmethod
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file whole or not at all; `OutputError` where it can't be written."""
-
-    @abstractmethod
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one that can be removed."""
-
-    @abstractmethod
-    def sizes(self, run: str) -> dict[str, int]:
-        """Return the files of a run with their sizes [bytes]; none where there is no such run."""
-
-    @abstractmethod
-    def complete_runs(self) -> set[str]:
-        """Return the names of the runs that have a manifest."""
-
-    @abstractmethod
-    @contextmanager
-    def new_run(self, run: str) -> Iterator[Path]:
-        """Give a local folder for a run, and put it in its place, instead of what lies there."""
-
-    @contextmanager
-    def claim(self) -> Iterator[None]:
-        """Keep other sweeps of this machine out while a sweep writes here."""
-        yield
+        self._folder = Path(target)
 
     def run_name(self, run: str, file: str) -> str:
         """Return the name of a file of a run."""
         return f"{RUNS}/{run}/{file}"
 
-
-class FolderStore(Store):
-    """A local folder, or one that all machines share."""
-
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self._folder = Path(target)
-
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return a file's content, or a part of it; a pipe is not waited for."""
+        """Return a file's content, or its bytes from `start` to `end`; `OSError` without a file."""
         path = self._folder / name
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # a pipe is not waited for
             raise OSError(f"{path}: is no file")
         with path.open("rb") as file:
             file.seek(start)
             return file.read(-1 if end is None else end - start)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file beside its place and rename it."""
+        """Write a file whole or not at all; `OutputError` where it can't be written."""
         with whole_file(self._folder / name, force=True) as partial:
             partial.write_bytes(content)
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file, if there is one that can be removed."""
         with suppress(OSError):
             (self._folder / name).unlink()
 
     def sizes(self, run: str) -> dict[str, int]:
-        """Return the sizes of a run's files."""
+        """Return the files of a run with their sizes [bytes]; none where there is no such run."""
         folder = self._folder / RUNS / run
         return {path.name: path.stat().st_size for path in folder.glob("*") if path.is_file()}
 
     def complete_runs(self) -> set[str]:
-        """Return the folders that hold a manifest."""
+        """Return the names of the runs that have a manifest."""
         return {path.parent.name for path in (self._folder / RUNS).glob(f"[!.]*/{MANIFEST}")}
 
     @contextmanager
     def new_run(self, run: str) -> Iterator[Path]:
-        """Give a hidden folder beside the run's place."""
+        """Give a local folder for a run, and put it in its place, instead of what lies there."""
         with whole_folder(self._folder / RUNS / run, force=True, kind=_RUN_OF_SWEEP) as folder:
             yield folder
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Lock the folder until the process ends, however it ends; remove what dead workers left.
+        """Keep other sweeps of this machine out until the process ends, however it ends.
 
-        A folder that was made for it and stayed empty is removed again.
+        What dead workers left is removed, and a folder that was made for it and stayed empty.
         """
         made = [f for f in (self._folder, *self._folder.parents) if not os.path.lexists(f)]
         lock: int | None = None
@@ -175,6 +137,11 @@ class _UrlStore(Store):
         except (ImportError, ValueError, OSError) as error:
             raise InputError(f"--out {target}: {_line(error)}") from error
         self._root = root.rstrip("/")
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Do nothing: a URL has no locks."""
+        yield
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Return an object's content, or a part of it."""
@@ -247,7 +214,7 @@ def open_store(target: str | Path) -> Store:
         raise InputError(
             f"--out {shown(text)}: names no place; give a folder, or a URL such as s3://bucket/sweep"
         )
-    return FolderStore(str(local_place(text).resolve()))
+    return Store(str(local_place(text).resolve()))
 
 
 def remove_staging(pid: int) -> None:

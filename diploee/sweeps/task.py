@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
 
 import pyarrow.parquet as pq
 
-from diploee.errors import DiploeeError, InputError
+from diploee.errors import Brief, DiploeeError, InputError
 from diploee.inputs import InputReader
 from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.profiles import ProfileLibrary
-from diploee.progress import peak_memory_mb
 from diploee.scenario import Scenario
 from diploee.schedule.schedule import Engine
 from diploee.simulation import simulate
@@ -29,7 +27,7 @@ START_COST = 2e6
 
 
 @dataclass(frozen=True)
-class RunTask:
+class RunTask(Brief):
     """All that a process needs to know to do a run."""
 
     run: str  # name of the run
@@ -57,13 +55,10 @@ class RunTask:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended; `error` is one line where it failed."""
+    """How a run ended."""
 
     run: str
-    status: Literal["finished", "failed"]
-    error: str = ""
-    wall_s: float = 0.0
-    peak_memory_mb: float = 0.0
+    error: str = ""  # one line where it failed
 
 
 Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
@@ -73,7 +68,8 @@ Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
 class SweepWorker:
     """Does one run after another; profiles and files that runs share are read once.
 
-    `n_threads` of the power stage: 0 keeps to one core, for workers beside each other.
+    `n_threads` of the power stage: 0 uses one core, for several workers on one machine; 1 adds a
+    thread that computes power while the next window is made.
     """
 
     def __init__(self, n_threads: int = 0) -> None:
@@ -83,16 +79,14 @@ class SweepWorker:
 
     def run(self, task: RunTask) -> Outcome:
         """Do a run, unless it is complete already; an error becomes its outcome."""
-        started = time.perf_counter()
-        error = ""
         try:
             self._complete(task)
         except DiploeeError as problem:
-            error = "; ".join(str(problem).splitlines())
+            return Outcome(task.run, "; ".join(str(problem).splitlines()))
         except Exception as problem:  # noqa: BLE001  # one failing run must not end the others
-            error = f"internal error: {type(problem).__name__}: {' '.join(str(problem).split())}"
-        status: Literal["finished", "failed"] = "failed" if error else "finished"
-        return Outcome(task.run, status, error, time.perf_counter() - started, peak_memory_mb())
+            words = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+            return Outcome(task.run, f"internal error: {words}")
+        return Outcome(task.run)
 
     def _complete(self, task: RunTask) -> None:
         store = open_store(task.target)
@@ -104,8 +98,8 @@ class SweepWorker:
         whole_hash = run_hash(task.scenario, inputs)
         if whole_hash[:NAME_DIGITS] != task.run:
             raise InputError(
-                "the worker has another version of diploee, of the profiles or of the curve files "
-                "than the sweep; install the same ones on every machine"
+                "diploee, its profiles, curves or input files (logs, traces, weather, signals) "
+                "differ here from those of the sweep; use the same ones on every machine"
             )
         with store.new_run(task.run) as folder:
             run = simulate(
@@ -124,9 +118,12 @@ class SweepWorker:
             write_record(folder, whole_hash, task.keep)
 
 
+_of_this_process = cache(SweepWorker)
+
+
 def run_task(task: RunTask) -> Outcome:
-    """Do a run as a `SweepWorker` of its own does."""
-    return SweepWorker().run(task)
+    """Do a run in a worker process, which keeps what its runs share."""
+    return _of_this_process().run(task)
 
 
 def in_process(tasks: Sequence[RunTask]) -> Iterator[Outcome]:

@@ -104,7 +104,7 @@ def test_run_that_is_gone_after_it_was_done_is_a_failure_not_pending(
         tiny_sweep(tmp_path),
         tmp_path / "out",
         profiles=[str(library_folder)],
-        executor=lambda tasks: iter([Outcome(task.run, "finished") for task in tasks]),
+        executor=lambda tasks: iter([Outcome(task.run) for task in tasks]),
     )
     (error,) = result.failed.values()
     assert error == "it was done, but its files are damaged or gone; the same command does it again"

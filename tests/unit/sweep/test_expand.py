@@ -77,16 +77,13 @@ def test_item_of_a_list_can_be_an_axis(tmp_path: Path, library: ProfileLibrary) 
     assert [c.probability for c in runs[1].scenario.streams["training"].classes] == [0.2, 0.2, 0.6]
 
 
-def test_equal_scenarios_share_one_run(tmp_path: Path, library: ProfileLibrary) -> None:
-    runs = expand(tiny_sweep(tmp_path, axes=[{"grid": {N_NODES: [12, 12]}}]), library)
-    assert runs[0].run == runs[1].run
-
-
 def hash_of(scenario: Scenario, library: ProfileLibrary) -> str:
     return run_hash(scenario, load_inputs(scenario, library))
 
 
-def test_name_of_a_run_depends_on_its_profiles_and_scenario_alone() -> None:
+def test_name_of_a_run_depends_on_its_profiles_scenario_and_version_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     library = tiny_library()
     used = [p for p in library.entries if p.profile_id != "draw-1n-1"]
     other = ProfileLibrary([*used, wavy_profile("draw-1n-1", 1, 5_400, seed=5)])
@@ -95,12 +92,8 @@ def test_name_of_a_run_depends_on_its_profiles_and_scenario_alone() -> None:
     assert hash_of(tiny_scenario({"name": "renamed"}), more) == base
     assert hash_of(tiny_scenario(), other) != base
     assert hash_of(tiny_scenario({"seed": 1}), library) != base
-
-
-def test_name_of_a_run_depends_on_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = hash_of(tiny_scenario(), tiny_library())
     monkeypatch.setitem(run_hash.__globals__, "__version__", "99")
-    assert hash_of(tiny_scenario(), tiny_library()) != before
+    assert hash_of(tiny_scenario(), library) != base
 
 
 def test_draws_repeat_by_seed_and_do_not_shift_each_other(

@@ -129,13 +129,9 @@ def test_shipped_utilization_sweep_contains_the_shipped_scenario() -> None:
     assert runs[2].scenario.sha256() == sweep.base.sha256()
 
 
-def test_ensemble_of_a_scenario_has_its_seeds_and_no_axes() -> None:
+def test_ensembles_of_scenarios_have_seeds_alone_and_sweeps_may_be_plain_data() -> None:
     sweep = load_ensemble("colocation_10mw", 7)
-    assert sweep.spec.seed_list(0) == tuple(range(7))
-    assert sweep.spec.n_points() == 1
+    assert (sweep.spec.seed_list(0), sweep.spec.n_points()) == (tuple(range(7)), 1)
     assert sweep.name == "colocation_10mw-ensemble"
-
-
-def test_sweep_can_be_given_as_plain_data() -> None:
-    sweep = sweep_from_dict({"base": "colocation_10mw", "seeds": [4]}, "mine")
-    assert sweep.spec.seed_list(0) == (4,)
+    plain = sweep_from_dict({"base": "colocation_10mw", "seeds": [4]}, "mine")
+    assert plain.spec.seed_list(0) == (4,)

@@ -12,15 +12,14 @@ import pytest
 from sweep_builders import UTILIZATION, Failing, tiny_sweep
 
 from diploee.sweeps import RunTask, run_locally, run_sweep
-from diploee.sweeps.local import BASE_MB, MAX_ATTEMPTS, MemoryBudget, available_mb
-from diploee.sweeps.spec import Keep
+from diploee.sweeps.local import MAX_ATTEMPTS, RUN_MB, SHARE, available_mb, most_at_once
 
 
-def task(n_nodes: int, keep: Keep = "series") -> RunTask:
+def task(n_nodes: int) -> RunTask:
     from builders import tiny_scenario
 
-    scenario = tiny_scenario({"facility.pools.main.n_nodes": n_nodes})
-    return RunTask(f"run-{n_nodes}", scenario, "nowhere", keep=keep)
+    scenario = tiny_scenario({"facility.pools.main.n_nodes": n_nodes, "duration": "100 d"})
+    return RunTask(f"run-{n_nodes}", scenario, "nowhere")
 
 
 def kill_first_children(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
@@ -47,7 +46,7 @@ def test_killed_worker_loses_nothing(
         sweep,
         tmp_path / "out",
         profiles=profiles,
-        executor=lambda tasks: run_locally(tasks, 2, MemoryBudget(None)),
+        executor=lambda tasks: run_locally(tasks, 2),
     )
     assert not result.failed
     here = run_sweep(sweep, tmp_path / "here", profiles=profiles)
@@ -61,8 +60,7 @@ def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kill_first_children(monkeypatch, MAX_ATTEMPTS)
-    outcome = next(iter(run_locally([task(12)], 1, MemoryBudget(None))))
-    assert outcome.status == "failed"
+    outcome = next(iter(run_locally([task(12)], 1)))
     assert outcome.error == (
         f"its worker process ended {MAX_ATTEMPTS} times (signal 9); short of memory? "
         "try fewer --workers"
@@ -86,28 +84,17 @@ def test_script_that_sweeps_needs_no_guard_against_running_again(tmp_path: Path)
 
 @pytest.mark.slow
 def test_closing_stops_the_workers() -> None:
-    outcomes = run_locally([task(n) for n in (12, 13, 14)], 2, MemoryBudget(None))
-    assert next(outcomes).status == "failed"  # the tiny scenario's profiles are not shipped
+    outcomes = run_locally([task(n) for n in (12, 13, 14)], 2)
+    assert next(outcomes).error  # the tiny scenario's profiles are not shipped
     outcomes.close()  # type: ignore[attr-defined]
     assert not active_children()
 
 
 def test_memory_bounds_how_many_run_at_once() -> None:
-    budget = MemoryBudget(2.5 * BASE_MB)
-    assert budget.fits(task(12), [task(12)])
-    assert not budget.fits(task(12), [task(12), task(12)])
-    assert MemoryBudget(10.0).fits(task(12), [])  # one may always
-    budget.measured(2 * BASE_MB, task(12).node_hours)
-    assert budget.need_mb(task(12)) == pytest.approx(2 * BASE_MB)
-    assert budget.need_mb(task(24)) == pytest.approx(3 * BASE_MB)
-    assert not budget.fits(task(12), [task(12)])
-
-
-def test_killed_worker_makes_the_estimate_larger() -> None:
-    budget = MemoryBudget(None)
-    before = budget.need_mb(task(10**6))
-    budget.killed()
-    assert budget.need_mb(task(10**6)) > 1.4 * before
+    tasks = [task(12), task(13), task(14)]
+    for free_mb, n in ((None, 3), (2.5 * RUN_MB / SHARE, 2), (10.0, 1)):
+        assert most_at_once(tasks, 8, free_mb) == n
+    assert most_at_once(tasks, 2, None) == 2
 
 
 def test_available_memory_is_read_or_unknown(tmp_path: Path) -> None:

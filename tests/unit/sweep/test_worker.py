@@ -76,7 +76,7 @@ def test_a_log_that_changes_while_its_runs_are_done_is_read_again(
 
     result = run_sweep(path, tmp_path / "out", profiles=[str(library_folder)], executor=changing)
     assert result.n_computed == 1
-    assert all("another version" in error for error in result.failed.values())
+    assert all("differ here from those" in error for error in result.failed.values())
     assert len(result.failed) == 2
 
 
@@ -108,7 +108,7 @@ from diploee.sweeps.task import SweepWorker
 started, start = [], threading.Thread.start
 threading.Thread.start = lambda thread: (started.append(thread.name), start(thread))
 outcome = SweepWorker().run(pickle.loads(Path(sys.argv[1]).read_bytes()))
-print(outcome.status)
+print(outcome.error)
 print(*sys.modules)
 print(*started)
 """
@@ -129,7 +129,7 @@ def test_a_worker_keeps_to_one_thread_and_imports_nothing_slow(
     run_sweep(path, tmp_path / "out", profiles=[str(library_folder)], executor=kept)
     command = [sys.executable, "-c", ALONE, sent]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    status, modules, threads = done.stdout.split("\n")[:3]
-    assert (status, threads) == ("finished", "")
-    slow = {"matplotlib", "pandas", "scipy.optimize", "scipy.special", "scipy.stats", "simpy"}
+    error, modules, threads = done.stdout.split("\n")[:3]
+    assert (error, threads) == ("", "")
+    slow = {"pandas", "scipy.optimize", "scipy.special", "scipy.stats", "simpy", "vl_convert"}
     assert not slow & set(modules.split())
