@@ -1,4 +1,4 @@
-"""One way to draw: `charts` describe figures, `plotly` puts them on a page, `pictures` in files."""
+"""One way to draw: `charts` describe figures, `vega` specifies them for page and files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Contents of a figure, without a word on how it is drawn: panels, axes and layers of arrays.
-
-`plotly` draws them on the page and `pictures` into files, so that both show the same.
-"""
+"""Contents of a figure, without a word on how it is drawn: panels, axes and layers of arrays."""
 
 from __future__ import annotations
 
@@ -20,12 +17,17 @@ MUTED = "#5d6b78"
 GRID = "#e3e8ec"
 PEAK = "#8a97a3"
 
-SEQUENTIAL = "cividis"
 CIVIDIS = (
     "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
     "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
 )  # fmt: skip
-"""Ten even steps of matplotlib's cividis."""
+"""Ten even steps of the colour map cividis."""
+
+HEIGHT_PX = 300
+"""Height of a panel's axes."""
+
+LEAST_PX = 3
+"""No layer of a stack is thinner at the median: it is drawn together with a neighbour."""
 
 
 def colour(index: int) -> str:
@@ -75,6 +77,8 @@ class Line:
 
     Hovering shows `digits` decimals, or three significant digits where `significant`. Error bars
     reach from the first of the `limits` to the second. A `level` through one point is a short dash.
+    Where there are more points than pixels, a line of `means` is drawn through their means, another
+    through their extremes.
     """
 
     x: Array
@@ -92,6 +96,7 @@ class Line:
     significant: bool = False
     limits: tuple[Array, Array] | None = None
     level: bool = False
+    means: bool = False
 
     @property
     def is_dash(self) -> bool:
@@ -115,6 +120,37 @@ class Band:
     high_name: str = ""
     legend: bool = True
     steps: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Areas on each other, of the rows of `parts`; hovering shows each and their total.
+
+    `total` names that, with the length of means where others beside it are of another.
+    """
+
+    x: Array
+    parts: Array
+    names: tuple[str, ...]
+    colours: tuple[str, ...]
+    unit: str = ""
+    digits: int = 2
+    steps: bool = True
+    total: str = "total"
+
+    def thick(self, px_per_unit: float) -> list[tuple[list[int], Array]]:
+        """Return the parts drawn together, and their sums: none is too thin to see."""
+        groups = [([k], part) for k, part in enumerate(self.parts)]
+        while len(groups) > 1:
+            px = [abs(float(np.nanmedian(part))) * px_per_unit for _, part in groups]
+            thin = int(np.argmin(px))
+            if px[thin] >= LEAST_PX:
+                break
+            beside = [k for k in (thin - 1, thin + 1) if 0 <= k < len(groups)]
+            first = min(thin, min(beside, key=lambda k: px[k]))
+            (below, low), (above, high) = groups[first : first + 2]
+            groups[first : first + 2] = [(below + above, low + high)]
+        return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +188,7 @@ class Marks:
 class Carpet:
     """Values z of shape (len(y), len(x)) as colours; x are times or names, y times or names.
 
-    Where both are names, each value is written into its cell, with three significant digits.
+    Where both are names, each value is written into its cell, with four significant digits.
     """
 
     x: Array
@@ -164,7 +200,7 @@ class Carpet:
     colour_label: str
 
 
-Layer = Line | Band | Bars | Marks | Carpet
+Layer = Line | Band | Stack | Bars | Marks | Carpet
 
 
 @dataclass(frozen=True)
@@ -188,7 +224,7 @@ class Panel:
 class Chart:
     """A figure: a title, panels, and a caption that says what one sees and how it was made.
 
-    `boundary` says where its power is taken.
+    `boundary` says where its power is taken; `alt` what it is, where the title does not.
     """
 
     id: str
@@ -196,6 +232,7 @@ class Chart:
     caption: str
     panels: tuple[Panel, ...]
     boundary: str = ""
+    alt: str = ""
 
     @property
     def n_columns(self) -> int:

@@ -21,6 +21,7 @@ from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
 from diploee.loads.jobs import StreamClass
 from diploee.loads.services.load import SERVICE_COLUMNS
+from diploee.metrics.attribution import LOAD_COLUMNS
 from diploee.metrics.causes import Causes
 from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
@@ -59,6 +60,7 @@ def declared_columns() -> Columns:
         PHASE_COLUMNS,
         QUEUE_COLUMNS,
         SERVICE_COLUMNS,
+        LOAD_COLUMNS,
         BASELINE_COLUMNS,
         annex("ALL_REPLICA_COLUMNS"),
     )
@@ -323,4 +325,8 @@ class JobsFile:
 
 
 def _named(names: Sequence[str], index: Int16Array | Int32Array) -> pa.DictionaryArray:
+    unique = list(dict.fromkeys(names))
+    if len(unique) < len(names):  # a name given twice would leave unset bytes in the file
+        places = np.array([unique.index(name) for name in names], index.dtype)
+        return pa.DictionaryArray.from_arrays(arrow_numbers(places[index]), arrow_texts(unique))
     return pa.DictionaryArray.from_arrays(arrow_numbers(index), arrow_texts(names))

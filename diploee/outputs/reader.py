@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +13,19 @@ import pyarrow as pa
 
 from diploee.annexes import annex
 from diploee.columns import Columns, find_column
-from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of, shown
+from diploee.errors import Brief, InputError, ScenarioError, did_you_mean, one_line, one_of, shown
 from diploee.metric import Metric, find_metric, flatten
-from diploee.metrics.catalogue import declared_metrics, table_metrics
+from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
 from diploee.outputs.folder import MANIFEST, METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
 from diploee.outputs.records import Manifest, metrics_record
+from diploee.outputs.sections import Section, as_html
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.plain_data import KeyPath, Record, checked_record, grouped, read_json
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.tables import Kind, open_parquet
-from diploee.units import MS_PER_S, W_PER_MW, power_unit
+from diploee.units import MS_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Brief):
     """A value of a run's metrics with what it is."""
 
     key: str  # dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``
@@ -47,7 +47,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Brief):
     """A finished run."""
 
     folder: Path  # the run folder
@@ -163,19 +163,14 @@ class Run:
         drawn: Picture = annex("picture")(self, chart)
         return drawn
 
+    def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
+        """Return the results as sections, the answer first; verdicts of `limits` among them."""
+        from diploee.outputs.ranked import run_sections
+
+        return run_sections(self, limits)
+
     def _repr_html_(self) -> str:
-        unit = power_unit(self.metrics["power"]["max_mw"] * W_PER_MW)
-        shown_ = [metric.sized(unit) for metric in table_metrics(own=self.stage_metrics)]
-        rows = "".join(
-            f"<tr><td>{escape(m.heading)}</td><td>{escape(m.show(self.values[m.key]))}</td></tr>"
-            for m in shown_
-            if self.values.get(m.key) is not None
-        )
-        warned = "".join(f"<li>{escape(warning)}</li>" for warning in self.manifest["warnings"])
-        return (
-            f"<table><caption>{escape(self.scenario.name)}, {escape(str(self.folder))}</caption>"
-            f"{rows}</table>{f'<ul>{warned}</ul>' if warned else ''}"
-        )
+        return as_html(f"{self.scenario.name}, {self.folder}", self.sections())
 
     def boundary(self, column: str = "facility_power_w") -> str:
         """Return where a power is taken, in words."""

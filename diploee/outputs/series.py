@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from diploee.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
 from diploee.columns import find_column
-from diploee.errors import InputError, one_line
+from diploee.errors import Brief, InputError, one_line
 from diploee.tables import Float64Array, Int64Array, Kind, as_numpy, numbers, open_parquet
 from diploee.units import MS_PER_H, MS_PER_S
 
@@ -32,7 +32,7 @@ Rows = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class SeriesBlock:
+class SeriesBlock(Brief):
     """Consecutive steps of some columns."""
 
     starts_ms: Int64Array  # start of each step [ms since 1970 in UTC], shape (n,)
@@ -46,7 +46,7 @@ class SeriesBlock:
 
 
 @dataclass(frozen=True)
-class RunSeries:
+class RunSeries(Brief):
     """A power series that a run folder holds: of the whole run, or one of its event windows."""
 
     run: Run  # whose series it is

@@ -1,12 +1,9 @@
 """The report: one self-contained HTML page, and pictures, from run folders or a sweep alone.
 
-The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for a page
-(`aggregate`) -> charts that know no drawing library (`power_charts`, `band_charts`, `job_charts`,
-`service_charts`, `sweep_charts`) -> a page of plotly figures (`page`) or files (`diploee.drawing`).
-`grid_section` tells how the grid sees one run: the grid metrics as tables and charts
-(`demand_tables`, `grid_tables`, `grid_charts`) and the worst windows at 0.1 s
-(`event_window_charts`). `datasheet` is another page, of what an interconnection asks for, with its
-files (`datasheet_files`).
+The way of a number: a folder (`data`, `sweep_data`) -> sections of figures and tables
+(`diploee.outputs.ranked`), and arrays small enough for a page (`aggregate`) -> charts, by the ids
+that the sections name (`build`) -> a page (`page`) or files (`diploee.drawing`). `datasheet` is
+another page of sections, of what an interconnection asks for; `compare` ranks by the same sections.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
     from diploee.reports.build import report as report
     from diploee.reports.build import write_report as write_report
     from diploee.reports.compare import Comparison as Comparison
-    from diploee.reports.datasheet_files import write_datasheet as write_datasheet
+    from diploee.reports.datasheet import write_datasheet as write_datasheet
 else:
     from diploee.fronts import front
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,47 +12,67 @@ from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
 from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
+from diploee.metrics.limits import LimitReport, check_limits, load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import run_files
+from diploee.outputs.ranked import limits_section, run_sections
+from diploee.outputs.sections import Section, beside
+from diploee.outputs.words import interval, listed
+from diploee.progress import stage
 from diploee.reports.band_charts import bands_chart, occupancy_chart
-from diploee.reports.content import PageTable, Report, Section
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
-from diploee.reports.ensemble_section import ensemble_section
-from diploee.reports.flexibility_section import flexibility_section
-from diploee.reports.grid_section import grid_section
+from diploee.reports.ensemble import ensemble_section
+from diploee.reports.event_charts import event_charts
+from diploee.reports.event_window_charts import event_windows_chart
+from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
 from diploee.reports.job_charts import queue_chart
-from diploee.reports.limits_section import limit_lines, limits_section, sweep_limits_section
-from diploee.reports.overview_chart import overview_chart
+from diploee.reports.limit_charts import LimitLine, limit_charts, limit_lines, sweep_limits_section
+from diploee.reports.overview_chart import overview_chart, pools_chart
 from diploee.reports.page import is_report, report_page
-from diploee.reports.poi_section import poi_section
+from diploee.reports.poi_charts import poi_charts
 from diploee.reports.power_charts import (
-    carpet_chart,
-    distribution_chart,
+    carpet_charts,
     duration_chart,
     months_chart,
     peak_week_chart,
+    worst_weeks_chart,
 )
-from diploee.reports.service_charts import services_charts
+from diploee.reports.service_charts import instances_chart, rates_chart, unserved_chart
 from diploee.reports.sweep_charts import sweep_charts, sweep_table
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
-from diploee.reports.tables import (
-    key_figures,
-    metrics_table,
-    period,
-    provenance_table,
-    replica_tables,
-    services_table,
-    synchronous_table,
-    warnings_of,
-)
-from diploee.reports.words import listed
-from diploee.units import power_unit
+from diploee.units import PowerUnit, power_unit
 
 MAX_RUNS = 12
 MAX_SWEEP_RUNS = 6
 
 
-def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> Report:
+@dataclass(frozen=True)
+class Report:
+    """All that a page shows; the first section is its answer."""
+
+    title: str
+    subtitle: str
+    sections: tuple[Section, ...]
+    warnings: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
+    kind: str = "diploee report"
+    notes: tuple[str, ...] = ()
+
+    is_sheet: bool = False  # a data sheet: figures and tables alone, none folded
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """The charts of all sections, in their order."""
+        return tuple(chart for section in self.sections for chart in section.charts)
+
+
+def build_report(
+    folders: Sequence[Path | str],
+    limits: Sequence[str] = (),
+    *,
+    drawn: bool = True,
+    by_load: bool = False,
+) -> Report:
     """Read run folders, or one sweep folder, and return what their report shows.
 
     Parameters
@@ -62,6 +81,10 @@ def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> R
         One or up to 12 run folders, or one sweep folder.
     limits : sequence of str
         Limits to check them against: names of presets, or files.
+    drawn : bool
+        With its charts.
+    by_load : bool
+        Split the stacks of a single run by stream and service.
 
     Raises
     ------
@@ -74,8 +97,10 @@ def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> R
     sweeps = [place for place in places if is_sweep(place)]
     if sweeps and len(places) > 1:
         raise InputError(f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders")
+    if by_load and (sweeps or len(places) > 1):
+        raise InputError("--by-load: is of one run; give its folder alone")
     if sweeps:
-        return _sweep_report(read_sweep(sweeps[0]), limits)
+        return _sweep_report(read_sweep(sweeps[0]), limits, drawn)
     if len(places) > MAX_RUNS:
         raise InputError(
             f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more of them a sweep"
@@ -83,10 +108,19 @@ def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> R
     labels = run_labels([open_run(place) for place in places])
     # Of one run alone: pools of several would be too many lines to tell apart.
     by_pool = len(places) == 1
-    runs = [read_run(p, label, by_pool) for p, label in zip(places, labels, strict=True)]
-    return _runs_report(runs, limits)
+    named = zip(places, labels, strict=True)
+    runs = [read_run(place, label, by_pool, by_load) for place, label in named]
+    names = list(dict.fromkeys(run.run.scenario.name for run in runs))
+    return Report(
+        title=names[0] if by_pool else f"{plural(len(runs), 'run')} compared",
+        subtitle=period(runs[0].run) if by_pool else listed(names),
+        summary=_descriptions(runs),
+        sections=_runs_sections(runs, limits, drawn),
+        warnings=warnings_of(runs),
+    )
 
 
+@stage("report")
 def write_report(
     folders: Sequence[Path | str],
     out: Path | str = "report.html",
@@ -95,6 +129,7 @@ def write_report(
     svg: Path | str | None = None,
     force: bool = False,
     limits: Sequence[str] = (),
+    by_load: bool = False,
 ) -> list[Path]:
     """Write the page, and pictures on request; return the files.
 
@@ -110,6 +145,8 @@ def write_report(
         Replace any file at `out`, and pictures of the same names.
     limits : sequence of str
         Limits to check the runs against: names of presets, or files.
+    by_load : bool
+        Split the stacks of a single run by stream and service.
 
     Raises
     ------
@@ -120,7 +157,7 @@ def write_report(
     """
     inputs = [path for folder in map(Path, folders) for path in _read_from(folder)]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
-    report = build_report(folders, limits)
+    report = build_report(folders, limits, by_load=by_load)
     with writing(force, inputs) as files:
         page = files.file(out, replaces=is_report)
         page.write_text(report_page(report), encoding="utf-8")
@@ -189,114 +226,83 @@ def write_pictures(
     return write_charts(named, folder, kind, force, joins, f"--{kind}")
 
 
-def _runs_report(runs: Sequence[RunData], limits: Sequence[str]) -> Report:
-    single = len(runs) == 1
-    names = list(dict.fromkeys(str(run.manifest.get("scenario_name")) for run in runs))
-    against = limits_section(runs, limits)
-    return Report(
-        title=names[0] if single else f"{plural(len(runs), 'run')} compared",
-        subtitle=period(runs[0]) if single else listed(names),
-        summary=_description(runs),
-        verdicts=tuple(re.sub("; power boundary: .*", ")", n) for n in against.notes[1:])
-        if against
-        else (),
-        figures=key_figures(runs[0]) if single else (),
-        figures_note=f"Power is taken at: {runs[0].run.boundary()}." if single else "",
-        sections=(
-            *_with_boundary([*filter(None, [_overview_section(runs, limits), against])], runs),
-            _metrics_section(runs),
-            *_run_sections(runs, limits),
-            _provenance_section(runs),
-        ),
-        warnings=warnings_of(runs),
-    )
+@dataclass(frozen=True)
+class _Drawn:
+    """Data that the charts of a page are drawn from."""
+
+    runs: Sequence[RunData]
+    unit: PowerUnit
+    levels: Sequence[LimitLine]  # what limits allow, of a single run
+    verdicts: Sequence[Sequence[LimitReport]]  # by run, one of each limits
+
+    @property
+    def run(self) -> RunData:
+        """The only run."""
+        return self.runs[0]
 
 
-def _description(runs: Sequence[RunData]) -> tuple[str, ...]:
-    texts = [(run.manifest.get("scenario") or {}).get("description") for run in runs]
-    return tuple(dict.fromkeys(str(text) for text in texts if text))
+_SINGLE: Mapping[str, Callable[[_Drawn], Chart | list[Chart] | None]] = {
+    "overview": lambda d: overview_chart(d.run, d.unit, d.levels),
+    "pools": lambda d: pools_chart(d.run, d.unit),
+    "ramps": lambda d: ramps_chart(d.run, d.unit, d.levels),
+    "swings": lambda d: swings_chart(d.run, d.unit, d.levels),
+    "worst-weeks": lambda d: worst_weeks_chart(d.run, d.unit),
+    "zooms": lambda d: event_windows_chart(d.run, d.unit),
+    "spectrum": lambda d: spectrum_chart(d.run, d.unit),
+    "poi": lambda d: poi_charts(d.run, d.unit),
+    "events": lambda d: event_charts(d.run, d.unit),
+}
+"""Charts of one run alone, by id; each returns None where the run has nothing to draw."""
+
+_OF_POOLS = ("pools", "carpet-pools")
+"""Charts behind those of the whole facility."""
+
+_ANY: Mapping[str, Callable[[_Drawn], Chart | list[Chart] | None]] = {
+    "limits": lambda d: limit_charts(d.runs, d.verdicts),
+    "carpet": lambda d: carpet_charts(d.runs, d.unit),
+    "peak-week": lambda d: peak_week_chart(d.runs, d.unit),
+    "bands": lambda d: bands_chart(d.runs, d.unit),
+    "duration": lambda d: duration_chart(d.runs, d.unit),
+    "months": lambda d: months_chart(d.runs, d.unit),
+    "occupancy": lambda d: occupancy_chart(d.runs),
+    "queue": lambda d: queue_chart(d.runs),
+    "request-rates": lambda d: rates_chart(d.runs),
+    "unserved": lambda d: unserved_chart(d.runs),
+    "instances": lambda d: instances_chart(d.runs),
+}
+"""Charts of one run or several, by id."""
 
 
-def _with_boundary(sections: Sequence[Section], runs: Sequence[RunData]) -> list[Section]:
-    """Return sections with where power is taken at each of their figures."""
-    whole, by_pool = boundary_of(runs), boundary_of(runs, by_pool=True)
-    pools = {part.label for run in runs for part in run.parts}
-
-    def told(part: Chart | PageTable) -> Chart | PageTable:
-        if not isinstance(part, Chart):
-            return part
-        names = {panel.title for panel in part.panels}
-        names |= {getattr(layer, "name", "") for panel in part.panels for layer in panel.layers}
-        return replace(part, boundary=by_pool if pools & names else whole)
-
-    return [replace(section, content=tuple(map(told, section.content))) for section in sections]
-
-
-def _overview_section(runs: Sequence[RunData], limits: Sequence[str]) -> Section | None:
-    if len(runs) > 1:
-        return None
-    levels = limit_lines(runs[0], limits)
-    chart = overview_chart(runs[0], power_unit(runs[0].max_w), levels)
-    return Section("overview", "Overview", (chart,))
-
-
-def _metrics_section(runs: Sequence[RunData]) -> Section:
-    return Section("metrics", "Metrics", (metrics_table(runs),))
-
-
-def _provenance_section(runs: Sequence[RunData]) -> Section:
-    return Section("provenance", "Where the numbers come from", (provenance_table(runs),))
-
-
-def _run_sections(runs: Sequence[RunData], limits: Sequence[str] = ()) -> list[Section]:
+def _runs_sections(
+    runs: Sequence[RunData], names: Sequence[str], drawn: bool = True
+) -> tuple[Section, ...]:
+    """Return the sections of runs, side by side where there are several, with their charts."""
+    loaded = [load_limits(name) for name in names]
+    verdicts = [[check_limits(run.run, limits) for limits in loaded] for run in runs]
+    by_run = {
+        run.label: {section.id: section for section in run_sections(run.run, of_run)}
+        for run, of_run in zip(runs, verdicts, strict=True)
+    }
     unit = power_unit(max(run.max_w for run in runs))
-    year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
-    single = len(runs) == 1
-    grid = grid_section(runs[0], unit, limit_lines(runs[0], limits)) if single else None
-    poi = poi_section(runs[0], unit) if len(runs) == 1 else None
-    flexibility = flexibility_section(runs[0], unit) if len(runs) == 1 else None
-    months = months_chart(runs, unit)
-    planning = (
-        *([] if _has_duration(grid) else [duration_chart(runs, unit)]),
-        distribution_chart(runs, unit),
-        *([months] if months else []),
-    )
-    queue = queue_chart(runs)
-    of_power = [
-        Section("power", "Power over time", year, notes=_read_notes(runs)),
-        Section("planning", "Peaks and energy", planning),
-        *([flexibility] if flexibility else []),
-        *([poi] if poi else []),
-        *([grid] if grid else []),
-    ]
-    sections = [
-        *_with_boundary(of_power, runs),
-        Section(
-            "nodes",
-            "Nodes and queue" if any(run.waits for run in runs) else "Nodes",
-            (occupancy_chart(runs), *([queue] if queue else [])),
-            notes=_queue_notes(runs, queue is not None),
-        ),
-    ]
-    if table := synchronous_table(runs):
-        sections.append(Section("synchronous", "Synchronous training", (table,)))
-    if tables := replica_tables(runs):
-        sections.append(Section("replicas", "Replicas of served models", (*tables,)))
-    services = services_charts(runs)
-    if services:
-        sections.append(
-            Section(
-                "services",
-                "Inference services",
-                (*services, *filter(None, [services_table(runs)])),
-                _served_notes(services),
-            )
-        )
-    return sections
-
-
-def _has_duration(section: Section | None) -> bool:
-    return section is not None and any(chart.id == "duration" for chart in section.charts)
+    levels = limit_lines(runs[0], names) if len(runs) == 1 else []
+    page, charts = _Drawn(runs, unit, levels, verdicts), _ANY if drawn else {}
+    if drawn and len(runs) == 1:
+        charts = {**_SINGLE, **_ANY}
+    found = []
+    for name in dict.fromkeys(name for of_run in by_run.values() for name in of_run):
+        of_section = {label: s[name] for label, s in by_run.items() if name in s}
+        section = beside(of_section)
+        if name == "limits":
+            pairs = zip(runs, verdicts, strict=True)
+            section = limits_section([(run.run, r, run.label) for run, of in pairs for r in of])
+        made: list[Chart] = []
+        for chart in section.charts:
+            one = charts[chart](page) if chart in charts else None
+            made += one if isinstance(one, list) else [one] if one else []
+        made.sort(key=lambda chart: chart.id in _OF_POOLS)
+        notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
+        found.append(replace(section, charts=tuple(_with_boundary(made, runs)), notes=notes))
+    return tuple(found)
 
 
 def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
@@ -310,24 +316,30 @@ def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
     )
 
 
-def _queue_notes(runs: Sequence[RunData], drawn: bool) -> tuple[str, ...]:
-    if drawn or not any(run.waits for run in runs):
-        return ()
-    return ("No job waited: each started when it was submitted.",)
+def _with_boundary(charts: Sequence[Chart], runs: Sequence[RunData]) -> list[Chart]:
+    """Return charts with where power is taken at each of those that show it."""
+    whole, by_pool = boundary_of(runs), boundary_of(runs, by_pool=True)
+    pools = {part.label for run in runs for part in run.parts}
+    of_power = {"W", "kW", "MW", "GW"}
+    found = []
+    for chart in charts:
+        names = {panel.title for panel in chart.panels}
+        names |= {getattr(layer, "name", "") for panel in chart.panels for layer in panel.layers}
+        units = {getattr(layer, "unit", "") for panel in chart.panels for layer in panel.layers}
+        text = by_pool if pools & names else whole
+        found.append(replace(chart, boundary=text if units & of_power else ""))
+    return found
 
 
-def _served_notes(services: Sequence[object]) -> tuple[str, ...]:
-    drawn = {getattr(chart, "id", "") for chart in services}
-    return () if "unserved" in drawn else ("All requests were served.",)
-
-
-def _sweep_report(sweep: SweepData, limits: Sequence[str]) -> Report:
+def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Report:
     runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
-    against = sweep_charts(sweep)
-    sections = [Section("sweep", "Metrics against the axes", (*against, sweep_table(sweep)))]
+    sections = [
+        Section("sweep", "Metrics against the axes", (), (sweep_table(sweep),),
+                tuple(sweep_charts(sweep)))
+    ]  # fmt: skip
     sections += filter(None, [ensemble_section(sweep), sweep_limits_section(sweep, limits)])
     if runs:
-        sections += [*_run_sections(runs), _metrics_section(runs), _provenance_section(runs)]
+        sections += [replace(section, folded=True) for section in _runs_sections(runs, (), drawn)]
     warnings = [*sweep.warnings]
     if sweep.n_failed:
         warnings.insert(
@@ -338,8 +350,35 @@ def _sweep_report(sweep: SweepData, limits: Sequence[str]) -> Report:
         title=sweep.name,
         subtitle=f"sweep of {plural(len(sweep.finished), 'finished run')} over "
         f"{listed([*sweep.axes, *(['seed'] if sweep.n_seeds > 1 else [])])}; {detail}",
-        summary=_description(runs),
-        figures=(),
         sections=tuple(sections),
         warnings=tuple(warnings),
+        summary=_descriptions(runs),
+    )
+
+
+def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
+    texts = (run.run.scenario.description for run in runs)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def warnings_of(runs: Sequence[RunData]) -> tuple[str, ...]:
+    """Return each warning of the runs once, with the runs that have it where there are several."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
+            found.setdefault(warning, []).append(run.label)
+    if len(runs) == 1:
+        return tuple(found)
+    return tuple(
+        f"{f'all {len(runs)} runs' if len(of) == len(runs) else ', '.join(of)}: {warning}"
+        for warning, of in found.items()
+    )
+
+
+def period(run: Run) -> str:
+    """Return what a run covers in words."""
+    scenario = run.scenario
+    return (
+        f"{scenario.duration} from {scenario.start:%Y-%m-%d}, {interval(scenario.resolution_ms)} "
+        f"means, {plural(scenario.facility.n_nodes, 'node')}, seed {scenario.seed}"
     )

@@ -19,9 +19,9 @@ from diploee.drawing.charts import (
     dash,
     since_monday,
 )
+from diploee.outputs.words import interval, listed
 from diploee.reports.aggregate import Months, histogram
 from diploee.reports.data import RunData
-from diploee.reports.words import interval, listed
 from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK, PowerUnit
 
 BIN_MS = 15 * MS_PER_MIN

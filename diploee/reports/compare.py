@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.errors import InputError, plural
-from diploee.metric import Metric, find_metric, flatten
+from diploee.errors import Brief, InputError, plural
+from diploee.metric import NONE, Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run, open_run
+from diploee.outputs.ranked import ranks
 from diploee.reports.data import differing_settings, run_labels
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK, W_PER_MW, power_unit
@@ -46,13 +47,30 @@ class MetricRow:
             return None
         return value / first - 1
 
+    def change_text(self, run: int) -> str:
+        """Return the change as text: points of percentages; nothing below the shown digits."""
+        first, value = self.values[0], self.values[run]
+        if first is None or value is None or self.metric.show(first) == self.metric.show(value):
+            return ""
+        if self.metric.suffix == "%":
+            return f"{(value - first) * self.metric.factor:+.{self.metric.digits}f} points"
+        change = self.change(run)
+        if change is None:
+            return NONE
+        return f"{100 * change:+,.1f} %" if abs(change) >= 0.0005 else f"{100 * change:+.1g} %"
+
+    @property
+    def is_shown_equal(self) -> bool:
+        """Whether all runs show the same number."""
+        return len({self.metric.show(value) for value in self.values}) == 1
+
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Brief):
     """Differences between runs, in the order in which they were given."""
 
     labels: tuple[str, ...]  # names of the runs, all different
-    rows: tuple[MetricRow, ...]  # all metrics that a run has, in the order of the catalogue
+    rows: tuple[MetricRow, ...]  # all metrics that a run has, the most asked for first
     # Keys of the scenarios that differ, with the value of each run; None where a run has none
     settings: Mapping[str, tuple[Any, ...]]
     # Mean and largest power of the whole calendar weeks that all runs cover, by Monday: ``<run>
@@ -129,12 +147,12 @@ def compare(*runs: Run | Path | str) -> Comparison:
 
 
 def _rows(runs: Sequence[Run]) -> list[MetricRow]:
-    """Return the declared numbers of all runs, in the order in which the first has them."""
+    """Return the declared numbers of all runs, those that people ask for first at the top."""
     values = [dict(flatten(run.metrics)) for run in runs]
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))
     largest_mw = max(float(of.get("power.max_mw") or 0) for of in values)
     unit, rows = power_unit(largest_mw * W_PER_MW), []
-    for key in dict.fromkeys(key for of in values for key in of):
+    for key in ranks(dict.fromkeys(key for of in values for key in of)):
         found = tuple(_number(of.get(key)) for of in values)
         if any(value is not None for value in found) and (metric := find_metric(key, declared)):
             rows.append(MetricRow(metric.sized(unit), found))

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from diploee.drawing.charts import colour
 from diploee.errors import InputError
+from diploee.metrics.attribution import IDLE, LOAD
 from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
-from diploee.reports.words import short_boundary
+from diploee.outputs.words import short_boundary
 from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
 from diploee.units import MS_PER_MIN
 
@@ -81,6 +82,8 @@ class RunData:
         to the run's.
     is_part : bool
         It is one of these.
+    by_load : bool
+        Stacks show each stream and service.
     colour : str
         Colour in all figures; by default that of its place among the runs.
     """
@@ -98,6 +101,7 @@ class RunData:
     waits: Waits | None = None
     parts: tuple[RunData, ...] = ()
     is_part: bool = False
+    by_load: bool = False
     colour: str = ""
 
     @property
@@ -111,8 +115,12 @@ class RunData:
         return self.run.manifest
 
 
-def read_run(folder: Path | str, label: str = "", by_pool: bool = False) -> RunData:
+def read_run(
+    folder: Path | str, label: str = "", by_pool: bool = False, by_load: bool = False
+) -> RunData:
     """Read a run folder; on request also the parts of a facility of several pools.
+
+    Stacks are split further `by_load`.
 
     Raises
     ------
@@ -121,12 +129,18 @@ def read_run(folder: Path | str, label: str = "", by_pool: bool = False) -> RunD
     """
     run = open_run(folder)
     series = run.series()
+    if by_load and IDLE not in series.check():
+        raise InputError(
+            f"{folder}: --by-load: the run keeps no power by stream and service; run it again "
+            "with 'diploee run --by-load'"
+        )
     found, parts = _read_series(
         series, run.metrics["power"]["resolution_s"], pool_columns(run) if by_pool else {}
     )
     whole = RunData(
         run=run,
         label=label or run.folder.absolute().name,
+        by_load=by_load,
         resolution_ms=series.step_ms,
         waits=_read_waits(run, series),
         **found,
@@ -138,8 +152,7 @@ def read_run(folder: Path | str, label: str = "", by_pool: bool = False) -> RunD
 def pool_columns(run: Run) -> dict[str, tuple[str, ...]]:
     """Return the power columns of each pool, the nodes' where there are such, else the devices'.
 
-    Nothing of a facility of one pool. Services share the devices of their pool; the series holds no
-    power of theirs.
+    Nothing of a facility of one pool.
     """
     pools = run.scenario.facility.pools
     if len(pools) < 2:
@@ -152,6 +165,15 @@ def pool_columns(run: Run) -> dict[str, tuple[str, ...]]:
         joined = tuple(name for pool in others for name in found.pop(pool))
         found[f"{len(others)} smaller pools"] = joined
     return found
+
+
+def stack_columns(run: RunData) -> Mapping[str, tuple[str, ...]]:
+    """Return the columns of what stacks show: pools, or on request streams and services."""
+    if not run.by_load:
+        return pool_columns(run.run)
+    stored = run.run.series().check()
+    names = [*(name for name in stored if name.startswith(f"{LOAD}.")), IDLE]
+    return {name.partition(".")[2] or "idle nodes": (name,) for name in names}
 
 
 def _pool_power(run: Run) -> str:
@@ -191,7 +213,7 @@ def _read_series(
             f"scenario's resolution is {series.step_s:g} s; {CHANGED}"
         )
     names = series.check(NEEDED_COLUMNS)
-    kinds = {column.name for column in series.run.columns if column.per == "service"}
+    kinds = {column.name for column in series.run.columns if column.per == "service"} - {LOAD}
     of_services = [name for name in names if "." in name and name.partition(".")[0] in kinds]
     of_pools = [name for names in pools.values() for name in names]
     extremes: dict[str, tuple[float, float]] = {}

@@ -1,35 +1,46 @@
 """The data sheet of a load for its interconnection: what planners ask for, on one page.
 
-Figures come from the run's declared metrics where there are such; what a run can't tell stands with
-the reason. Fields as they are asked for by Southern's appendix, Ameren, AEP and NERC's guideline of
-2026-05 (reference sheet ``grid_requirements.md``, section 1.3; mostly seen in secondary sources).
+Figures come from the run's declared metrics where there are such; what a run does not support is
+given with the reason. Fields as they are asked for by Southern's appendix, Ameren, AEP and NERC's
+guideline of 2026-05 (mostly seen in secondary sources).
 """
 
 from __future__ import annotations
 
+import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
 from diploee.clock import WallClock
+from diploee.errors import InputError, cell, printable
+from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
-from diploee.metric import find_metric, flatten, number
-from diploee.metrics.bands import recorded_readings
-from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.demand import load_factor, rated_of
-from diploee.metrics.limits import Limits, check_limits, load_limits
-from diploee.outputs import Run
+from diploee.metrics.limits import check_limits, load_limits
+from diploee.outputs import Run, open_run
+from diploee.outputs.folder import refuse_in_run, run_files
+from diploee.outputs.ranked import RunView, limits_section, provenance
+from diploee.outputs.sections import COLUMNS, Figure, Section, Table, long_rows
+from diploee.outputs.words import interval, listed, moment
+from diploee.progress import stage
+from diploee.reports.build import Report, period
+from diploee.reports.page import is_report, report_page
 from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
-from diploee.reports.words import interval, listed, moment, pattern_for
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.units import MEGAWATT, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 
+NO_TIME = b"1980-01-01T00:00:00Z"
 QUARTER_MS = 15 * MS_PER_MIN
 QUANTILES = (50.0, 90.0, 99.0, 99.9)
 MOST_LINES = 5
@@ -48,126 +59,74 @@ _NOT_THERE = "not in the run's metrics"
 Entry = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure of the sheet."""
-
-    # Whose it is: a quantity's name, or a row such as a month where there are several quantities
-    item: str
-    value: float | str | None  # the figure; None where the run can't tell it
-    unit: str = ""  # its unit; empty for words and ratios
-    note: str = ""  # when or of what means; of what is absent the reason
-    quantity: str = ""  # what it is of the item, in sections that are tables
-
-    @property
-    def shown(self) -> str:
-        """The figure as text, of four digits; power factors of five, as many are near 1."""
-        if isinstance(self.value, str):
-            return self.value
-        if "ower factor" in self.item:
-            return number(self.value, "{:.5f}")
-        return number(self.value, pattern_for([self.value]))
-
-
-@dataclass(frozen=True)
-class SheetSection:
-    """A heading, its figures, and what all of them share."""
-
-    title: str
-    figures: tuple[Figure, ...]
-    note: str = ""
-    is_wide: bool = False
-
-    @property
-    def quantities(self) -> dict[str, str]:
-        """Unit by quantity, of a section that is a table."""
-        return {f.quantity: f.unit for f in self.figures if f.quantity}
-
-    def shown(self, item: str, quantity: str) -> str:
-        """Return a cell of a table as text, the numbers of a column with like decimals."""
-        found = self.rows[item].get(quantity)
-        if found is None or isinstance(found.value, str):
-            return found.shown if found else ""
-        column = (f.value for f in self.figures if f.quantity == quantity)
-        return number(found.value, pattern_for(column))
-
-    @property
-    def rows(self) -> dict[str, dict[str, Figure]]:
-        """The figures by item and quantity."""
-        found: dict[str, dict[str, Figure]] = {}
-        for figure in self.figures:
-            found.setdefault(figure.item, {})[figure.quantity] = figure
-        return found
-
-
-@dataclass(frozen=True)
-class DataSheet:
-    """All that a sheet shows."""
-
-    title: str
-    subtitle: str
-    sections: tuple[SheetSection, ...]
-    notes: tuple[str, ...]
-
-
-def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> DataSheet:
+def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> Report:
     """Return the data sheet of a run."""
-    scenario = run.scenario
-    quarters = _Quarters.of(run)
-    at_meter = bool(run.metrics.get("poi"))
-    return DataSheet(
-        scenario.name,
-        f"{scenario.duration} from {scenario.start:%Y-%m-%d}, {interval(scenario.resolution_ms)} "
-        f"means, seed {scenario.seed}; power: {run.boundary()}",
-        (
-            SheetSection("Connection", tuple(_connection(run))),
-            SheetSection("Active power", tuple(_active(run, quarters))),
-            SheetSection("Reactive power", tuple(_reactive(run))),
-            SheetSection(
-                "Ramps and swings",
-                tuple(_ramps(run)),
-                "A ramp is the difference of adjacent means over its length.",
-            ),
-            SheetSection("Strongest lines of the spectrum", tuple(_lines(run))),
-            SheetSection(
-                "Share of AI training",
-                tuple(_shares(run)),
-                "Of the devices' energy. ASSUMPTION [J]: jobs are training, fine-tuning among it, "
-                "unless all of a stream's classes are batch inference.",
-            ),
-            SheetSection("Demand by month or year", tuple(_months(run, quarters))),
-            SheetSection(
-                "Demand at coincident peaks",
-                tuple(_coincident(run, peaks)),
-                "Own peak: the largest demand over clock intervals as long, of 15, 30 or 60 min; "
-                "else the largest of the run's interval means."
-                if peaks
-                else "",
-            ),
-            SheetSection(
-                "Build-out and ramp schedule", tuple(_build_out(run, quarters)), BUILD_OUT
-            ),
-            *(_verdicts(run, load_limits(name)) for name in limits),
-            SheetSection("Provenance", tuple(_provenance(run)), is_wide=True),
+    view, quarters = RunView(run, MEGAWATT), _Quarters.of(run)
+    demands = [check_limits(run, load_limits(name)) for name in limits]
+    sections = [
+        Section("site", "Site and applicant", tuple(_site(run))),
+        Section("connection", "Connection", tuple(_connection(run))),
+        Section("active", "Active power", tuple(_active(view, quarters))),
+        Section("reactive", "Reactive power", tuple(_reactive(view))),
+        Section(
+            "ramps", "Ramps and swings", tuple(_ramps(view)),
+            notes=("A ramp is the difference of adjacent means over its length.",),
         ),
-        (
-            *(() if at_meter else (NO_METER,)),
+        _tabular("lines", "Strongest lines of the spectrum", _lines(run)),
+        _tabular(
+            "shares", "Share of AI training", _shares(run),
+            "Of the devices' energy. ASSUMPTION [J]: jobs are training, fine-tuning among it, "
+            "unless all of a stream's classes are batch inference.",
+        ),
+        _tabular("months", "Demand by month or year", _months(run, quarters)),
+        _tabular(
+            "peaks", "Demand at coincident peaks", _coincident(run, peaks),
+            "Own peak: the largest demand over clock intervals as long, of 15, 30 or 60 min; "
+            "else the largest of the run's interval means."
+            if peaks
+            else "",
+        ),
+        _tabular("build-out", "Build-out and ramp schedule", _build_out(run, quarters), BUILD_OUT),
+    ]  # fmt: skip
+    if limits:
+        checked = limits_section([(run, report, "") for report in demands])
+        sections.append(replace(checked, charts=()))
+    metered = bool(run.metrics.get("poi"))
+    return Report(
+        run.scenario.name,
+        f"{period(run)}; power: {run.boundary()}",
+        (*sections, provenance(run)),
+        kind="Interconnection data sheet",
+        notes=(
+            *(() if metered else (NO_METER,)),
             *(str(warning) for warning in run.manifest.get("warnings") or ()),
             "Not from a run: ride-through, harmonics, flicker, parameters of dynamic models "
             "(PERC1, composite load); a load record of a named moment: diploee export psse-raw.",
         ),
+        is_sheet=True,
     )
 
 
-def _declared(run: Run, key: str, name: str = "", note: str = "", absent: str = "") -> Figure:
-    """Return a declared metric as a figure; where the run lacks it, why."""
-    metric = find_metric(key, declared_metrics())
-    assert metric is not None, key
-    value = dict(flatten(run.metrics)).get(key)
-    label = name or metric.name
-    if not isinstance(value, int | float):
-        return Figure(label, None, metric.suffix, absent or _NOT_THERE)
-    return Figure(label, value * metric.factor, metric.suffix, note)
+def _tabular(id_: str, title: str, found: Iterator[Figure], note: str = "") -> Section:
+    """Return a section of a table where the figures have quantities, else of plain figures."""
+    figures, notes = tuple(found), (note,) if note else ()
+    if any(figure.quantity for figure in figures):
+        return Section(id_, title, (), (Table("", figures),), notes=notes)
+    return Section(id_, title, figures, notes=notes)
+
+
+_UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}
+
+
+def _site(run: Run) -> Iterator[Figure]:
+    """Yield the blanks of a form: what a scenario's `site` gives, empty lines for the rest."""
+    for key in type(run.scenario.site).model_fields:
+        name, _, last = key.rpartition("_")
+        unit = _UNITS.get(last, "")
+        label = (name if unit else key).replace("_", " ").replace("ups ride", "UPS ride-")
+        label = label.replace("- through", "-through").replace("x over r", "X/R")
+        value = getattr(run.scenario.site, key)
+        yield Figure(f"{label[:1].upper()}{label[1:]}", "" if value is None else value, unit)
 
 
 def _no_load(run: Run) -> str:
@@ -180,8 +139,9 @@ def _no_load(run: Run) -> str:
 
 def _connection(run: Run) -> Iterator[Figure]:
     facility = run.scenario.facility
-    contract = next((c for s in facility.stages if (c := getattr(s, "contract_mva", None))), None)
-    yield Figure("Contract", contract, "MVA", "" if contract else "no contract_mva given")
+    contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
+    amount, what = contracts[0] if contracts else (None, "no contract_mw or contract_mva given")
+    yield Figure("Contract", amount, "MVA" if "MVA" in what else "MW", what)
     rated_mw, what = rated_of(run.metrics, facility)
     yield Figure("Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE)
     if facility.stages or facility.has_ac_power:
@@ -195,57 +155,45 @@ def _connection(run: Run) -> Iterator[Figure]:
     yield Figure("Weather", weather.kind.replace("_", " ") if weather else "none given")
 
 
-def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
-    means = f"{interval(run.scenario.resolution_ms)} means"
-    grid, scenario = run.metrics.get("grid") or {}, run.scenario
-    peak = grid.get("peak") or {}
-    yield _declared(run, "power.energy_mwh")
-    yield _declared(
-        run, "grid.peak.max_mw", "Peak", f"{moment(peak.get('time'), scenario.resolution_ms)}"
-    )
-    yield _declared(
-        run,
-        "grid.maximum_demand.intervals.15min.max_mw",
-        "Maximum demand, 15 min",
-        moment(next((d["time"] for d in _demands(run) if d["interval_min"] == 15), None)),
-        quarters.absent,
-    )
-    least = grid.get("minimum") or {}
-    yield _declared(
-        run, "grid.minimum.min_mw", "Minimum", moment(least.get("time"), scenario.resolution_ms)
-    )
-    poi = run.metrics.get("poi") or {}
-    if poi.get("exported_mwh"):
-        yield _declared(
-            run, "poi.exported_mwh", "Energy exported", f"in {poi['exported_h']:.3g} h of the run"
-        )
-    yield _declared(run, "power.median_mw", "Typical (median)", means)
-    yield _declared(run, "power.mean_mw", "Mean")
-    fills_h = grid.get("transient_h") or 0
+def _declared(view: RunView, key: str, name: str = "", note: str = "", absent: str = "") -> Figure:
+    """Return a declared metric as a figure; where the run lacks it, why."""
+    metric = view.metric(key)
+    assert metric is not None, key
+    found = view.figure(key, name, note)
+    return found or Figure(name or metric.name, None, metric.suffix, absent or _NOT_THERE)
+
+
+def _active(view: RunView, quarters: _Quarters) -> Iterator[Figure]:
+    run, values = view.run, view.values
+    scenario, means = run.scenario, f"{interval(view.step_ms)} means"
+    fills_h = values.get("grid.transient_h") or 0
     mean_of = f"mean of the whole run, peak without the first {fills_h:.3g} h of filling up"
     filled = mean_of if fills_h else ""
-    own = "; ".join(filter(None, (f"peak of {means}", filled)))
-    yield _declared(run, "grid.load_factor", "Load factor, of own peak", own, _no_load(run))
-    yield _declared(
-        run,
-        "grid.maximum_demand.intervals.15min.load_factor",
-        "Load factor, of 15 min demand",
-        filled,
-        quarters.absent or _no_load(run),
-    )
+    peak_of = "; ".join(filter(None, (f"peak of {means}", filled)))
+    demand = "grid.maximum_demand.intervals.15min"
+    why, exported_h = quarters.absent, values.get("poi.exported_h")
+    for key, name, note, absent in (
+        ("power.energy_mwh", "", "", ""),
+        ("grid.peak.max_mw", "Peak", view.when("grid.peak.max_mw"), ""),
+        (f"{demand}.max_mw", "Maximum demand, 15 min", view.when(f"{demand}.max_mw"), why),
+        ("grid.minimum.min_mw", "Minimum", view.when("grid.minimum.min_mw"), ""),
+        ("poi.exported_mwh", "Energy exported", f"in {exported_h or 0:.3g} h of the run", ""),
+        ("power.median_mw", "Typical (median)", means, ""),
+        ("power.mean_mw", "Mean", "", ""),
+        ("grid.load_factor", "Load factor, of own peak", peak_of, _no_load(run)),
+        (f"{demand}.load_factor", "Load factor, of 15 min demand", filled, why or _no_load(run)),
+    ):
+        if key != "poi.exported_mwh" or values.get(key):
+            yield _declared(view, key, name, note, absent)
     (rated_mw, what), phased = rated_of(run.metrics, scenario.facility), " of all phases"
     note = f"{what}{phased if scenario.facility.has_phases else ''}"
     yield _load_factor_of("rated power", run, rated_mw, note)
-    contract = ((run.metrics.get("poi") or {}).get("headroom") or {}).get("contract_mva")
-    if contract:
-        yield _load_factor_of("contract", run, contract, f"{contract:g} MVA at unity power factor")
+    for each in scenario.facility.stages:
+        if contract := getattr(each, "contract", None):
+            yield _load_factor_of("contract", run, *contract)
     for level in QUANTILES:
-        yield Figure(
-            f"15 min demand, P{level:g}",
-            float(np.percentile(quarters.mw, level)) if quarters.mw.size else None,
-            "MW",
-            quarters.absent,
-        )
+        most = float(np.percentile(quarters.mw, level)) if quarters.mw.size else None
+        yield Figure(f"15 min demand, P{level:g}", most, "MW", why)
 
 
 def _load_factor_of(name: str, run: Run, most_mw: float, note: str) -> Figure:
@@ -255,59 +203,44 @@ def _load_factor_of(name: str, run: Run, most_mw: float, note: str) -> Figure:
     return Figure(f"Load factor, of {name}", factor, note=why if factor is None else note)
 
 
-def _reactive(run: Run) -> Iterator[Figure]:
-    poi = run.metrics.get("poi") or {}
+def _reactive(view: RunView) -> Iterator[Figure]:
+    poi = view.run.metrics.get("poi") or {}
     if not poi:
-        yield Figure(
-            "Reactive power",
-            None,
-            "Mvar",
-            "facility.stages have no point_of_interconnection, so none is modelled",
-        )
+        why = "facility.stages have no point_of_interconnection, so none is modelled"
+        yield Figure("Reactive power", None, "Mvar", why)
         return
-    yield _declared(run, "poi.peak.reactive_mvar", "At the peak", moment(poi["peak"]["time"]))
+    hours = view.run.scenario.horizon_ms / MS_PER_H
+    typical = (poi["drawn_mvarh"] - poi["supplied_mvarh"]) / hours
+    yield _declared(view, "poi.peak.reactive_mvar", "At the peak", view.when("poi.peak.max_mw"))
     for which in ("max", "min"):
-        time = moment(poi["reactive"].get(f"{which}_mvar_time"))
-        yield _declared(run, f"poi.reactive.{which}_mvar", f"{which.title()}imum", time)
-    mean_mvar = (poi["drawn_mvarh"] - poi["supplied_mvarh"]) / (run.scenario.horizon_ms / MS_PER_H)
-    yield Figure("Typical (mean)", mean_mvar, "Mvar", "drawn less supplied")
-    yield _declared(run, "poi.peak.power_factor", "Power factor at the peak")
-    yield _declared(run, "poi.lagging_power_factor", "Power factor, mean lagging")
-    yield _declared(run, "poi.leading_power_factor", "Power factor, mean leading")
-    yield _declared(run, "poi.apparent.max_mva", "Maximum apparent power")
+        key = f"poi.reactive.{which}_mvar"
+        yield _declared(view, key, f"{which.title()}imum", view.when(key))
+    yield Figure("Typical (mean)", typical, "Mvar", "drawn less supplied")
+    for key, name in (
+        ("poi.peak.power_factor", "Power factor at the peak"),
+        ("poi.lagging_power_factor", "Power factor, mean lagging"),
+        ("poi.leading_power_factor", "Power factor, mean leading"),
+        ("poi.apparent.max_mva", "Maximum apparent power"),
+    ):
+        yield _declared(view, key, name)
 
 
-def _ramps(run: Run) -> Iterator[Figure]:
-    grid = run.metrics.get("grid") or {}
+def _ramps(view: RunView) -> Iterator[Figure]:
+    grid = view.run.metrics.get("grid") or {}
     ramps = grid.get("ramps") or {"intervals": [], "absent": []}
-    step_ms = run.scenario.resolution_ms
-    minute = next((e for e in ramps["intervals"] if e["interval_s"] == 60), None)
-    for way in ("up", "down"):
-        if minute is None:
-            yield Figure(
-                f"Largest ramp {way}, 1 min", None, "MW/min", _why(ramps, "interval_s", 60)
-            )
-        else:
-            bound = "; lower bound" if minute.get("lower_bound") else ""
-            yield Figure(
-                f"Largest ramp {way}, 1 min",
-                minute[way]["max_mw_per_min"],
-                "MW/min",
-                f"{moment(minute[way]['time'], step_ms)}{bound}",
-            )
-    # The metrics have no ramps over 10 min; limits measure any, this one so strict that it must.
-    ramp = {"interval": "600 s", "up_mw_per_min": 1e-9, "down_mw_per_min": 1e-9}
-    found = check_limits(run, Limits.model_validate({"ramps": [ramp]}))
-    for way, result in zip(("up", "down"), found.results, strict=False):
-        when = moment(result.time, step_ms)
-        yield Figure(f"Largest ramp {way}, 10 min", result.value, "MW/min", when)
-    for _, _, why in found.unchecked:
-        yield Figure("Largest ramp up and down, 10 min", None, "MW/min", why)
+    bounds = {e["interval_s"]: e.get("lower_bound") for e in ramps["intervals"]}
+    for length_s, length in ((60, "1 min"), (600, "10 min")):
+        for way in ("up", "down"):
+            key = f"grid.ramps.intervals.{length_s}s.{way}.max_mw_per_min"
+            when = moment(view.values.get(f"{key.rpartition('.')[0]}.time"), view.step_ms)
+            note = f"{when}; lower bound" if bounds.get(length_s) else when
+            why = _why(ramps, "interval_s", length_s)
+            yield _declared(view, key, f"Largest ramp {way}, {length}", note, why)
     swings = grid.get("rolling_range") or {"windows": [], "absent": []}
     for entry in swings["windows"]:
         yield Figure(
             f"Largest swing within {interval(round(entry['window_s'] * MS_PER_S))}",
-            entry["max_mw"], "MW", moment(entry["time"], step_ms),
+            entry["max_mw"], "MW", moment(entry["time"], view.step_ms),
         )  # fmt: skip
     reasons: dict[str, list[str]] = {}
     for entry in swings["absent"]:
@@ -315,7 +248,7 @@ def _ramps(run: Run) -> Iterator[Figure]:
         reasons.setdefault(entry["reason"], []).append(length)
     for reason, lengths in reasons.items():
         yield Figure(f"Largest swing within {listed(lengths)}", None, "MW", reason)
-    for name, window in run.event_windows.items():
+    for name, window in view.run.event_windows.items():
         kind, _, length = name.partition("_")
         if length:
             yield Figure(
@@ -505,70 +438,139 @@ def _build_out(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         before_mw, before_ms = rated_mw, begin_ms
 
 
-def _verdicts(run: Run, limits: Limits) -> SheetSection:
-    report = check_limits(run, limits)
-    figures: list[Figure] = []
-    for k, result in enumerate(report.results, start=1):
-        item, least = f"{k}. {result.text}", "at least " if result.least else ""
-        told = "; ".join(filter(None, (result.note, result.source)))
-        worst = f"{number(result.value, pattern_for([result.value]))} {result.unit}".strip()
-        figures += [
-            Figure(item, result.verdict, quantity="verdict"),
-            Figure(item, f"{least}{result.limit:g} {result.unit}".strip(), quantity="limit"),
-            Figure(item, worst, quantity="worst"),
-            Figure(item, moment(result.time or None, run.scenario.resolution_ms), quantity="when"),
-            Figure(item, told, quantity="what is seen, source"),
-        ]
-    for k, (_, text, why) in enumerate(report.unchecked, start=len(report.results) + 1):
-        figures += [
-            Figure(f"{k}. {text}", "not assessable", quantity="verdict"),
-            Figure(f"{k}. {text}", why, quantity="what is seen, source"),
-        ]
-    title = f"Limits: {limits.name or 'own'}: {report.verdict}"
-    return SheetSection(title, tuple(figures), ". ".join(report.head()[1:]), is_wide=True)
+@stage("data sheet")
+def write_datasheet(
+    folder: Path | str,
+    out: Path | str = "datasheet.html",
+    *,
+    csv_file: Path | None = None,
+    xlsx: Path | None = None,
+    limits: Sequence[str] = (),
+    peaks: Path | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Write the data sheet of a run; return the files.
+
+    Parameters
+    ----------
+    folder : path
+        Run folder.
+    out : path
+        Page to write.
+    csv_file, xlsx : pathlib.Path, optional
+        Table and workbook of its figures.
+    limits : sequence of str
+        Files or names of limits to check.
+    peaks : pathlib.Path, optional
+        CSV file of a utility's peak intervals.
+    force : bool
+        Replace existing files.
+    """
+    run = open_run(folder)
+    if xlsx is not None and find_spec("openpyxl") is None:
+        raise InputError(
+            "--xlsx: workbooks need the package openpyxl; pip install 'diploee[xlsx]', or take "
+            "--csv"
+        )
+    inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
+    places = {"--csv": csv_file, "--xlsx": xlsx}
+    check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
+    taken = {Path(out).resolve(): "--out"}
+    for option, place in places.items():
+        if place is not None:
+            if (other := taken.setdefault(Path(place).resolve(), option)) != option:
+                raise InputError(
+                    f"{option}: {place} is that of {other}; give each a place of its own"
+                )
+            check_file(place, force, inputs=inputs, option=option)
+            refuse_in_run(place, run.folder, option)
+    sheet = data_sheet(run, limits, peaks)
+    page = report_page(sheet)
+    with writing(force, inputs) as files:
+        files.file(out, replaces=is_report).write_text(page, encoding="utf-8")
+        if csv_file is not None:
+            write_csv(sheet, files.file(csv_file, option="--csv"))
+        if xlsx is not None:
+            write_workbook(sheet, files.file(xlsx, option="--xlsx"))
+    return [Path(out), *(place for place in places.values() if place is not None)]
 
 
-def _provenance(run: Run) -> Iterator[Figure]:
-    manifest = run.manifest
-    yield Figure("Power boundary", run.boundary())
-    profiles = (manifest.get("profiles") or {}).values()
-    kinds = Counter(str((entry.get("provenance") or {}).get("kind")) for entry in profiles)
-    sources = dict.fromkeys(str((p.get("provenance") or {}).get("source")) for p in profiles)
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    if told:
-        yield Figure("Power profiles", f"{told} (reference: synthesised from published facts)")
-        yield Figure("Their sources", "; ".join(sources))
-    for key, name in (("curves", "Serving curves"), ("input_files", "Input files")):
-        if manifest.get(key):
-            yield Figure(name, ", ".join(sorted(manifest[key])))
-    readings = recorded_readings(manifest)
-    if readings:
-        lowest = min(reading.bandwidth_hz for reading in readings)
-        yield Figure("Bandwidth", f"nothing above {lowest:g} Hz is in the profiles")
-    assumed = manifest.get("assumed")
-    if assumed:
-        yield Figure("Assumed terms", "; ".join(_grouped(assumed, run)))
-    else:
-        why = "the run models devices' power alone" if assumed is None else "none"
-        yield Figure("Assumed terms", why)
-    yield Figure(
-        "Run",
-        f"scenario SHA-256 {str(manifest.get('scenario_sha256'))[:16]}, seed "
-        f"{manifest.get('seed')}, engine {manifest.get('engine')}, "
-        f"diploee {manifest.get('diploee_version')}",
-    )
+def write_csv(sheet: Report, path: Path) -> None:
+    """Write a row for each figure, in full precision."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(map(cell, row) for row in long_rows(sheet.sections))
 
 
-def _grouped(keys: Iterable[str], run: Run) -> Iterator[str]:
-    """Yield the assumed keys by their part of the facility, stages by their kind."""
-    stages = run.scenario.facility.stages
-    groups: dict[str, list[str]] = {}
-    for key in keys:
-        parts = key.removeprefix("facility.").split(".")
-        if parts[0] == "stages":
-            parts = [stages[int(parts[1])].kind, *parts[2:]]
-        elif parts[0] == "node_types":
-            parts = [" ".join(parts[1:3]), *parts[3:]]
-        groups.setdefault(parts[0], []).append(".".join(parts[1:]))
-    for group, names in groups.items():
-        yield f"{group}: {', '.join(names)}"
+def write_workbook(sheet: Report, path: Path) -> None:
+    """Write a workbook: the sheet as the page has it, and all figures as the CSV has them."""
+    from openpyxl import Workbook
+    from openpyxl.styles import Alignment, Font
+
+    book = Workbook()
+    view, bold, wrap = book.active, Font(bold=True), Alignment(wrap_text=True, vertical="top")
+    view.title = "Data sheet"
+
+    def append(tab: Any, values: Iterable[float | str | None], font: Any = None) -> None:
+        row = tab.max_row + 1 if tab.max_row > 1 or tab.cell(1, 1).value is not None else 1
+        for column, value in enumerate(values, start=1):
+            cell = tab.cell(row, column)
+            cell.value = printable(value) if isinstance(value, str) else value
+            if isinstance(value, str):
+                cell.data_type = "s"  # a name that begins with = is no formula
+            elif value is not None:
+                cell.number_format = "#,##0.000"
+            cell.alignment = wrap
+            if font is not None:
+                cell.font = font
+
+    append(view, [f"Interconnection data sheet: {sheet.title}"], Font(bold=True, size=14))
+    append(view, [sheet.subtitle])
+    for section in sheet.sections:
+        append(view, [" "])
+        append(view, [section.title], bold)
+        for k, row in enumerate(_grid(section)):
+            append(view, row, bold if k == 0 else None)
+        for note in section.notes:
+            append(view, [note])
+    for note in ("", *sheet.notes):
+        append(view, [note or " "])
+    view.column_dimensions["A"].width = 34
+    for letter in "BCDEF":
+        view.column_dimensions[letter].width = 18
+    view.page_setup.paperSize, view.page_setup.fitToHeight = view.PAPERSIZE_A4, 0
+    view.sheet_properties.pageSetUpPr.fitToPage = True
+    figures = book.create_sheet("Figures")
+    append(figures, COLUMNS, bold)
+    for row in long_rows(sheet.sections):
+        append(figures, row)
+    figures.auto_filter.ref, figures.freeze_panes = figures.dimensions, "A2"
+    for letter, width in zip("ABCDEF", (24, 34, 18, 18, 10, 50), strict=True):
+        figures.column_dimensions[letter].width = width
+    # The same sheet has the same bytes: neither the workbook nor its archive has the time.
+    book.properties.created = book.properties.modified = datetime(1980, 1, 1)
+    made = BytesIO()
+    book.save(made)
+    with ZipFile(made) as archive, ZipFile(path, "w", ZIP_DEFLATED) as same:
+        for name in archive.namelist():
+            entry = ZipInfo(name)
+            entry.compress_type = ZIP_DEFLATED
+            content = archive.read(name)
+            if name == "docProps/core.xml":  # saving sets the time of the change
+                content = re.sub(rb"(<dcterms:modified[^>]*>)[^<]*", rb"\g<1>" + NO_TIME, content)
+            same.writestr(entry, content)
+
+
+def _grid(section: Section) -> list[tuple[float | str | None, ...]]:
+    """Return headers and rows of a section."""
+    found: list[tuple[float | str | None, ...]] = []
+    if section.figures:
+        found.append(("", "Value", "Unit", "When, of what, or why not available"))
+        found += [(f.item, f.value, f.unit, f.note) for f in section.figures]
+    for table in section.tables:
+        found.append((table.title, *table.heads))
+        for item, cells in table.rows.items():
+            values = (cells[name].value if name in cells else None for name in table.units)
+            found.append((item, *values))
+    return found

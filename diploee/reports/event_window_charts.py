@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 
 from diploee.drawing.charts import INK, PALETTE, Array, Axis, Chart, Line, Marks, Panel, colour
-from diploee.metrics.cause_words import cause_words
+from diploee.outputs.words import interval
 from diploee.reports.common import near_range
 from diploee.reports.data import POWER, RunData, parts_of, pool_columns
-from diploee.reports.grid_data import Entry
-from diploee.reports.words import interval
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
+
+Entry = dict[str, Any]
 
 SHOWN_MS = {"peak": MS_PER_MIN, "1s": 15 * MS_PER_S, "10s": MS_PER_MIN}
 """Time shown on either side of what was found [ms]; the whole window where it is not listed."""
@@ -38,8 +39,6 @@ class _EventWindowData:
     power_w: Array  # facility power [W]
     # Of a facility of several pools: the power of each, and of all else [W]
     parts_w: Mapping[str, Array] = field(default_factory=dict)
-    # Why it came about, as in the metrics; empty in runs of older versions
-    cause: Entry = field(default_factory=dict)
 
     @property
     def step_ms(self) -> int:
@@ -94,7 +93,6 @@ def read_event_window(run: RunData, entry: Entry) -> _EventWindowData:
         series.local_ms(block.starts_ms),
         block.columns[POWER],
         {part.label: parts_w[part.label] for part in run.parts},
-        entry.get("cause") or {},
     )
 
 
@@ -102,11 +100,11 @@ def _epoch_ms(time: str) -> int:
     return round(datetime.fromisoformat(time).timestamp() * MS_PER_S)
 
 
-def event_windows_chart(
-    run: RunData, windows: Iterable[_EventWindowData], unit: PowerUnit
-) -> Chart:
+def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     """Return a panel for each window, and one of its pools where there are several."""
-    drawn = list(windows)
+    drawn = [read_event_window(run, entry) for entry in run.run.event_windows.values()]
+    if not drawn:
+        return None
     panels = [
         panel(window, unit)
         for window in drawn
@@ -155,7 +153,6 @@ def _panel(window: _EventWindowData, unit: PowerUnit) -> Panel:
         Axis(f"Facility power [{unit.power}]", range=_y_range(window, unit)),
         (power, _found(window, unit)),
         _title(window, unit),
-        notes=(cause_words(window.cause, unit),) if window.cause else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds its style, its figures and plotly, and asks no network.
+"""The page: one HTML file that holds its style, its figures and their script, and asks no network.
 
 `page.html` is its template; jinja2 escapes all that comes from the report.
 """
@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diploee import __version__
-from diploee.drawing.plotly import plotly_figure
-from diploee.reports.content import Report
+from diploee.drawing.page import POLICY, Figures
+
+if TYPE_CHECKING:
+    from diploee.reports.build import Report
 
 _HERE = Path(__file__).resolve().parent
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; font-src data:"
-)
-"""The browser itself refuses every request that the page could make."""
-
 MARK = '<meta name="generator" content="diploee'
 _HEAD_BYTES = 2_000
 
@@ -31,8 +28,8 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def rendered(template: str, style: str, **values: object) -> str:
-    """Return a page of a template and a style beside this module, with the head of all pages."""
+def report_page(report: Report) -> str:
+    """Return a report, or a data sheet, as the text of its page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -43,24 +40,11 @@ def rendered(template: str, style: str, **values: object) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters["figure"] = plotly_figure
-    templates.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    head = {"version": __version__, "mark": MARK, "policy": POLICY, "style": _file(style)}
-    return templates.get_template(template).render(**head, **values)
-
-
-def report_page(report: Report) -> str:
-    """Return the page as text."""
-    from plotly.offline import get_plotlyjs
-
-    return rendered(
-        "page.html",
-        "page.css",
+    return templates.get_template("page.html").render(
+        version=__version__,
+        mark=MARK,
+        policy=POLICY,
+        style=(_HERE / "page.css").read_text("utf-8"),
+        figures=Figures(),
         report=report,
-        script=_file("page.js"),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"),  # which would end its element
     )
-
-
-def _file(name: str) -> str:
-    return (_HERE / name).read_text("utf-8")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from diploee.columns import Column
-from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
+from diploee.drawing.charts import INK, Axis, Chart, Line, Panel, Stack, closed, colour
 from diploee.reports.common import LEAST_SPAN
-from diploee.reports.data import RunData
+from diploee.reports.data import RunData, stack_columns
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, PowerUnit
 
@@ -32,29 +32,31 @@ LOADS = ("low load", "medium load", "high load")
 """Thirds of the hours by the nodes' AC power."""
 
 
-def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
+def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
     """Return the charts of a run with a point of interconnection."""
     stored = run.run.series().check()
     with_role = [c for c in run.run.columns if c.role is not None and c.name in stored]
     taken_off = [column.name for column in with_role if column.sign < 0]
-    parts = _devices_by_pool(run) | {c.name: _words(c) for c in with_role if c.sign > 0}
+    parts = _devices_by_part(run) | {c.name: _words(c) for c in with_role if c.sign > 0}
     weather = [WET_BULB] if any(c.name == WET_BULB for c in run.run.columns) else []
     local_ms, hourly, step_ms = _means(run, [*parts, POI, REACTIVE, *weather, *taken_off])
     points = _thirds(hourly[AC])
     gross_w = hourly[POI] + sum(hourly[name] for name in taken_off)
-    return (
+    return [
         _stack(local_ms, hourly, parts, step_ms, unit),
         *([_against_weather(hourly, gross_w, points, unit)] if weather else []),
         _plane(hourly, points, unit),
-    )
+    ]
 
 
 def _words(column: Column) -> str:
     return WORDS.get(column.name, f"{column.label} load" if column.role == "load" else column.label)
 
 
-def _devices_by_pool(run: RunData) -> dict[str, str]:
-    """Return the columns of the devices of each pool, where there are several."""
+def _devices_by_part(run: RunData) -> dict[str, str]:
+    """Return the columns of the devices by load where asked, else of each of several pools."""
+    if run.by_load:
+        return {column: load for load, (column, *_) in stack_columns(run).items()}
     pools = run.run.scenario.facility.pools
     return {f"{DEVICES}.{pool}": f"devices: {pool}" for pool in pools} if len(pools) > 1 else {}
 
@@ -87,23 +89,16 @@ def _stack(
     counts = np.diff(np.append(edges, local_ms.size))
     times = closed(local_ms[edges].astype("datetime64[ms]"))
     times[-1] = (local_ms[-1:] + step_ms).astype("datetime64[ms]")[0]
-    low = np.zeros(edges.size)
-    layers: list[Band | Line] = []
-    n_pools = sum(name.startswith(f"{DEVICES}.") for name in parts)
-    stacked = {name: words for name, words in parts.items() if not n_pools or name != DEVICES}
-    for index, (name, words) in enumerate(stacked.items()):
-        # The pools' devices are shades of one colour: colours are fewer than all the parts.
-        place, opacity = max(index - n_pools + 1, 0) if n_pools else index, 0.75
-        if index < n_pools:
-            opacity = 0.9 - 0.65 * index / n_pools
-        power_w = hourly[name] - (hourly[DEVICES] if name == AC else 0.0)
-        high = low + np.add.reduceat(power_w, edges) / counts / unit.watts
-        layers.append(
-            Band(times, closed(low).astype(np.float32), closed(high).astype(np.float32),
-                 words, colour(place), opacity, unit.power, 3, high_name=f"up to {words}",
-                 steps=True)
-        )  # fmt: skip
-        low = high
+    is_split = next(iter(parts)) != DEVICES
+    stacked = {name: words for name, words in parts.items() if not is_split or name != DEVICES}
+    power_w = (hourly[name] - (hourly[DEVICES] if name == AC else 0.0) for name in stacked)
+    heights = np.stack([np.add.reduceat(part_w, edges) / counts / unit.watts for part_w in power_w])
+    colours = tuple(colour(index) for index in range(len(stacked)))
+    layers: list[Stack | Line] = [
+        Stack(times, np.append(heights, heights[:, -1:], axis=1), tuple(stacked.values()), colours,
+              unit.power, 3)
+    ]  # fmt: skip
+    low = heights.sum(axis=0)
     top = "the top is the power at the point of interconnection."
     drawn = np.add.reduceat(hourly[POI], edges) / counts / unit.watts
     if np.abs(drawn - low).max() > ROUNDING * np.abs(low).max():

@@ -9,7 +9,6 @@ from datetime import date
 import numpy as np
 
 from diploee.drawing.charts import (
-    Array,
     Axis,
     Bars,
     Carpet,
@@ -19,12 +18,13 @@ from diploee.drawing.charts import (
     dash,
     since_monday,
 )
+from diploee.outputs.ranked import worst_weeks
+from diploee.outputs.words import interval, listed
 from diploee.reports.aggregate import (
     by_month,
     day_grid,
     duration_curve,
     peak_week,
-    round_edges,
     week_ms,
 )
 from diploee.reports.common import (
@@ -35,7 +35,6 @@ from diploee.reports.common import (
     by_run_words,
     colour_of,
     days_axis,
-    histogram_layers,
     interval_of,
     month_axis,
     near_range,
@@ -43,24 +42,31 @@ from diploee.reports.common import (
     with_pools,
 )
 from diploee.reports.data import RunData
-from diploee.reports.words import interval, listed
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, MS_PER_WEEK, W_PER_MW, PowerUnit
 
 MAX_WEEK_POINTS = 24_000
-"""Points of all peak weeks together: more are drawn as the highest of neighbours."""
+"""Of more points of all peak weeks together, up to a minute's are drawn as their highest."""
 
 
 POOL_MINUTES = 60
 """Cells of a pool's carpet [min]: a page of many pools stays small."""
 
 
-def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
+def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
+    """Return the carpet of the runs, and another of the pools of a single one."""
+    carpets = [carpet_chart(runs, unit)]
+    if len(runs) == 1 and runs[0].parts:
+        pools = carpet_chart(runs[0].parts, unit, own=True)
+        carpets.append(replace(pools, id="carpet-pools", title="The whole period by pool"))
+    return carpets
+
+
+def carpet_chart(runs: Sequence[RunData], unit: PowerUnit, own: bool = False) -> Chart:
     """Return the carpet: days from left to right, time of day from bottom to top.
 
     Pools differ in size by far more than runs of one facility: each has a colour scale of its own.
     """
-    own, runs = len(runs) == 1, with_pools(runs)
     minutes = 15 if len(runs) <= 3 else 30 if len(runs) <= 6 else 60
     cells_ms = [
         max((POOL_MINUTES if run.is_part else minutes) * MS_PER_MIN, max(r.step_ms for r in runs))
@@ -82,7 +88,7 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         carpet = Carpet(days, times, z, unit.power, low, high, f"Power [{unit.power}]")
         title = run.label if len(runs) > 1 else ""
         first = int(grid.first_day.astype(np.int64))
-        day_axis = days_axis(first, first + days.size - 1, 12)  # half a column beside each end
+        day_axis = days_axis(first, first + days.size, 0)
         panels.append(
             Panel(
                 day_axis,
@@ -113,37 +119,34 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     the week of their facility's peak.
     """
     single, shown = len(runs) == 1, with_pools(runs)
+    block = _thinning(shown)
     shared_ms = None if single else _shared_peak_week(runs)
 
     def rows_of(run: RunData) -> slice:
-        if shared_ms is None:
-            return peak_week(run.local_ms, runs[0].power_w if single else run.power_w)
-        return slice(*np.searchsorted(run.local_ms, [shared_ms, shared_ms + MS_PER_WEEK]))
+        if shared_ms is not None:
+            return _week_from(run, shared_ms)
+        # That of the tables, which leave out the time in which a run fills up.
+        if single and (time := (run.metrics.get("grid") or {}).get("peak", {}).get("time")):
+            return _week_from(run, _monday_of(time))
+        return peak_week(run.local_ms, runs[0].power_w if single else run.power_w)
 
     def panels(drawn: Sequence[RunData]) -> list[Panel]:
         layers = []
         for index, run in enumerate(drawn):
             rows = rows_of(run)
-            x, values = _not_more_than(
-                since_monday(week_ms(run.local_ms[rows])), run.power_w[rows], len(shown)
-            )
-            y = (values / unit.watts).astype(np.float32)
-            layers.append(
-                Line(x, y, run.label, colour_of(index, run), unit.power, 3, width=1.1,
-                     legend=len(drawn) > 1)
-            )  # fmt: skip
+            layers.append(_week_line(run, rows, block, unit, index, len(drawn) > 1))
         return [Panel(WEEK_AXIS, power_axis(shown, unit), tuple(layers), wide=True)]
 
     weeks = [(run.label, _monday(run.local_ms[rows_of(run).start])) for run in shown]
     means = f"highest {interval_of(runs)} mean"
     if single:
-        words = f"The calendar week with the {means}, as simulated{_thinned_words(shown)}."
+        words = f"The calendar week with the {means}, as simulated{_thinned_words(block)}."
         words += f" It starts on Monday, {weeks[0][1]}."
     elif shared_ms is not None:
-        words = f"The calendar week with the {means} of all runs{_thinned_words(shown)}."
+        words = f"The calendar week with the {means} of all runs{_thinned_words(block)}."
         words += f" It starts on Monday, {weeks[0][1]}, for each of them."
     else:
-        words = f"Each run's own calendar week with its {means}{_thinned_words(shown)}."
+        words = f"Each run's own calendar week with its {means}{_thinned_words(block)}."
         words += f" Mondays: {'; '.join(f'{label}: {monday}' for label, monday in weeks)}."
     return Chart(
         "peak-week",
@@ -164,6 +167,30 @@ def _shared_peak_week(runs: Sequence[RunData]) -> int | None:
     return None
 
 
+def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
+    """Return the weeks of the worst ramps beside that of the peak; None where there are none."""
+    axis, block, panels = power_axis([run], unit), _thinning([run]), []
+    for names, time in worst_weeks(run.metrics):
+        rows = _week_from(run, _monday_of(time))
+        line = _week_line(run, rows, block, unit, 0, legend=False)
+        title = f"{listed(names)}: from Monday, {_monday(run.local_ms[rows.start])}"
+        panels.append(Panel(WEEK_AXIS, axis, (line,), title, wide=True, small=True))
+    words = f"The calendar weeks of the worst ramps, as simulated{_thinned_words(block)}."
+    title = "The weeks of the worst ramps"
+    return Chart("worst-weeks", title, words, tuple(panels)) if panels else None
+
+
+def _week_from(run: RunData, monday_ms: int) -> slice:
+    """Return the rows of the week from a local time on [ms]."""
+    return slice(*np.searchsorted(run.local_ms, [monday_ms, monday_ms + MS_PER_WEEK]).tolist())
+
+
+def _monday_of(time: str) -> int:
+    """Return the Monday before a time as in the metrics [local ms]."""
+    at_ms = np.datetime64(time[:19], "ms").astype(np.int64)
+    return int(at_ms - week_ms(np.array([at_ms]))[0])
+
+
 def _monday(local_ms: np.int64) -> str:
     """Return the date of the Monday before a time, such as ``14 May 2018``."""
     monday_ms = local_ms - week_ms(np.array([local_ms]))[0]
@@ -171,26 +198,30 @@ def _monday(local_ms: np.int64) -> str:
     return f"{day.day} {day:%B %Y}"
 
 
-def _thinning(n: int, n_runs: int) -> int:
-    return -(-n * n_runs // MAX_WEEK_POINTS)
+def _week_line(
+    run: RunData, rows: slice, block: int, unit: PowerUnit, index: int, legend: bool
+) -> Line:
+    """Return the line of a week, each point the highest of a block of neighbours."""
+    first = np.arange(rows.start, rows.stop, block)
+    y = np.maximum.reduceat(run.power_w[: rows.stop], first) / unit.watts
+    return Line(
+        since_monday(week_ms(run.local_ms[first])), y.astype(np.float32), run.label,
+        colour_of(index, run), unit.power, 3, width=1.1, legend=legend,
+    )  # fmt: skip
 
 
-def _not_more_than(x: Array, values: Array, n_runs: int) -> tuple[Array, Array]:
-    block = _thinning(values.size, n_runs)
-    if block <= 1:
-        return x, values
-    first = np.arange(0, values.size, block)
-    return x[first], np.maximum.reduceat(values, first)
+def _thinning(runs: Sequence[RunData]) -> int:
+    """Return how many neighbours are a point: minutes stay."""
+    step_ms, n_weeks = min(run.step_ms for run in runs), len(runs)
+    n_values = min(MS_PER_WEEK // step_ms, max(run.local_ms.size for run in runs))
+    block = -(-n_values * n_weeks // MAX_WEEK_POINTS)
+    return max(1, min(block, MS_PER_MIN // step_ms))
 
 
-def _thinned_words(runs: Sequence[RunData]) -> str:
-    block = max(_thinning(MS_PER_WEEK // run.step_ms, len(runs)) for run in runs)
-    if block <= 1:
-        return ""
-    return f"; each point is the highest of {block} neighbours, so no peak is lost"
+def _thinned_words(block: int) -> str:
+    thinned = f"; each point is the highest of {block} neighbours, so no peak is lost"
+    return thinned if block > 1 else ""
 
-
-N_BINS = 80
 
 TOP_PERCENT = 1.0
 """Part of the time that the duration curve shows on its own [%]."""
@@ -257,38 +288,6 @@ def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:
     share, values = duration_curve(run.power_w)
     values[0], values[-1] = run.max_w, run.min_w
     return share, values, run.step_ms
-
-
-def distribution_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the distribution of power; of several pools a panel for each, with bins of its own."""
-    widths = dict[str, None]()
-
-    def panel(drawn: Sequence[RunData], scale: Sequence[RunData], title: str = "") -> Panel:
-        low, high = min(r.min_w for r in scale), max(r.max_w for r in scale)
-        edges = round_edges(low / unit.watts, high / unit.watts, N_BINS)
-        samples = [(i, r.label, r.power_w / unit.watts) for i, r in enumerate(drawn)]
-        widths[f"{edges[1] - edges[0]:.4g}"] = None
-        return Panel(
-            Axis(f"{power_axis(drawn, unit).label}", range=near_range(edges[0], edges[-1])),
-            Axis("Share of the time [%]", from_zero=True),
-            histogram_layers(samples, edges, "% of time", drawn[0].colour),
-            title,
-        )
-
-    shown = with_pools(runs)
-    panels = (
-        tuple(panel([run], [run], run.label if len(shown) > 1 else "") for run in shown)
-        if len(runs) == 1
-        else by_run(runs, lambda drawn: [panel(drawn, runs)])
-    )
-    return Chart(
-        "distribution",
-        "Distribution of power",
-        f"Share of the time that the {interval_of(runs)} means spend in each bin of "
-        f"{listed(list(widths))} {unit.power}. The power axes do not start at zero."
-        f"{by_run_words(runs)}",
-        panels,
-    )
 
 
 def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:

@@ -24,15 +24,6 @@ from diploee.units import MS_PER_WEEK
 RATE = "Requests per second [1/s]"
 
 
-def services_charts(runs: Sequence[RunData]) -> list[Chart]:
-    """Return the charts of the services; none for runs without inference."""
-    serving = [run for run in runs if run.services]
-    if not serving:
-        return []
-    charts = [_rates_chart(serving), _unserved_chart(serving), _instances_chart(serving)]
-    return [chart for chart in charts if chart is not None]
-
-
 def _named(runs: Sequence[RunData], kind: str) -> Iterator[tuple[int, str, RunData, Array]]:
     """Yield index, name, run and values of every service of every run that has the column."""
     index = 0
@@ -44,7 +35,10 @@ def _named(runs: Sequence[RunData], kind: str) -> Iterator[tuple[int, str, RunDa
             index += 1
 
 
-def _rates_chart(runs: Sequence[RunData]) -> Chart | None:
+def rates_chart(runs: Sequence[RunData]) -> Chart | None:
+    """Return the request rates by time of week; None of runs without services."""
+    runs = [run for run in runs if run.services]
+
     def panels(drawn: Sequence[RunData]) -> list[Panel]:
         kinds = (("incoming_rps", "Incoming"), ("served_rps", "Served"))
         of_kinds = ((title, tuple(_weekly_lines(drawn, kind, "1/s"))) for kind, title in kinds)
@@ -74,7 +68,9 @@ def _weekly_lines(runs: Sequence[RunData], kind: str, unit: str) -> Iterator[Lin
         yield Line(x, y, name, colour(index), unit, 1, dash(index))
 
 
-def _unserved_chart(runs: Sequence[RunData]) -> Chart | None:
+def unserved_chart(runs: Sequence[RunData]) -> Chart | None:
+    """Return the requests that are not served; None where all are."""
+    runs = [run for run in runs if run.services]
     found = [values for _, _, _, values in _named(runs, "unserved_rps")]
     if not sum(float(values.sum(dtype=np.float64)) for values in found):
         return None
@@ -115,7 +111,10 @@ def _unserved_share(runs: Sequence[RunData]) -> Iterator[str]:
             yield f"{name} {float(values.sum(dtype=np.float64)) / offered * 100:.2f} %"
 
 
-def _instances_chart(runs: Sequence[RunData]) -> Chart | None:
+def instances_chart(runs: Sequence[RunData]) -> Chart | None:
+    """Return the instances in use by time of week; None of runs without services."""
+    runs = [run for run in runs if run.services]
+
     def panels(drawn: Sequence[RunData]) -> list[Panel]:
         lines = tuple(_weekly_lines(drawn, "n_instances", "instances"))
         axis = Axis("Instances in use", from_zero=True)

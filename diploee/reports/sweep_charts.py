@@ -21,11 +21,18 @@ from diploee.drawing.charts import (
 from diploee.errors import plural
 from diploee.metric import Metric
 from diploee.metrics.catalogue import metrics_of_runs
+from diploee.outputs.sections import Figure, Table
+from diploee.outputs.words import listed
 from diploee.reports.aggregate import round_edges
 from diploee.reports.common import histogram_layers
-from diploee.reports.content import PageTable
-from diploee.reports.sweep_data import MEAN_POWER, SweepData, moving_axes, short_name, value_text
-from diploee.reports.words import listed
+from diploee.reports.sweep_data import (
+    MEAN_POWER,
+    SweepData,
+    moving_axes,
+    point_name,
+    short_name,
+    value_text,
+)
 from diploee.tables import Float64Array
 from diploee.units import W_PER_MW, power_unit
 
@@ -41,6 +48,8 @@ MAX_MULTIPLES = 4
 LEAST_RATIO = 8.0
 """Of the largest to the smallest value of a logarithmic axis."""
 MAX_ROWS = 60
+MAX_METRICS = 9
+"""Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the order."""
 MIN_SPREAD = 5
 """Fewer runs show no distribution."""
 
@@ -57,14 +66,18 @@ def _moving_metrics(sweep: SweepData) -> list[Metric]:
     """Return the metrics that differ between runs; all of them where none does."""
     present = present_metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
-    return moving or present
+    return (moving or present)[:MAX_METRICS]
 
 
 def _flat_words(sweep: SweepData) -> str:
-    """Say which metrics are the same in all runs, and so not drawn."""
-    drawn = _moving_metrics(sweep)
-    flat = [m.label for m in present_metrics(sweep) if m not in drawn]
-    return f" The same in all runs, so not drawn: {listed(flat)}." if flat else ""
+    """Say which metrics are not drawn: the same in all runs, or beyond the first ones."""
+    drawn, groups = _moving_metrics(sweep), {True: list[str](), False: list[str]()}
+    for metric in (m for m in present_metrics(sweep) if m not in drawn):
+        is_flat = sweep.finished[metric.key].dropna().nunique() < 2
+        groups[is_flat].append(metric.label)
+    words = (" The same in all runs, so not drawn: ", " In the table alone: ")
+    named = zip(words, groups.values(), strict=True)
+    return "".join(f"{text}{listed(names)}." for text, names in named if names)
 
 
 def sweep_charts(sweep: SweepData) -> list[Chart]:
@@ -141,7 +154,7 @@ def _maps(sweep: SweepData, moving: list[str]) -> Chart:
         low, high = float(np.nanmin(z)), float(np.nanmax(z))
         carpet = Carpet(x, y, z.astype(np.float32), metric.suffix, low, high, metric.heading)
         x_axis, y_axis = (Axis(short_name(a).capitalize(), "category") for a in (across, up))
-        panels.append(Panel(x_axis, y_axis, (carpet,), metric.name))
+        panels.append(Panel(x_axis, y_axis, (carpet,), metric.name, small=True))
     over = [*([plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else [])]
     over += [short_name(axis) for axis in moving[2:]]
     return Chart(
@@ -250,27 +263,23 @@ def _axis_values(values: Any) -> Any:
     return array if array.dtype.kind in "iuf" else array.astype(str)
 
 
-def sweep_table(sweep: SweepData) -> PageTable:
+def sweep_table(sweep: SweepData) -> Table:
     """Return the medians over seeds for each point of the axes."""
-    metrics = present_metrics(sweep)
-    axes = list(sweep.axes)
+    metrics, axes = present_metrics(sweep), list(sweep.axes)
     by: Any = axes or (lambda _: "all")
-    grouped = sweep.finished.groupby(by, sort=False)  # in the order of the sweep's file
-    rows = []
-    for key, part in grouped:
-        keys = key if isinstance(key, tuple) else (key,)
-        cells = [m.show(float(part[m.key].median())) for m in metrics]
-        rows.append((*map(value_text, keys), str(len(part)), *cells))
-    cut = len(rows) > MAX_ROWS
+    figures: list[Figure] = []
+    points = list(sweep.finished.groupby(by, sort=False))  # in the order of the sweep's file
+    moving = moving_axes(sweep.finished, sweep.axes)
+    for _, part in points[:MAX_ROWS]:
+        item = point_name(part.iloc[0], moving)
+        figures.append(Figure(item or "all", len(part), quantity="runs", pattern="{:,.0f}"))
+        figures += [
+            Figure(item or "all", float(part[m.key].median()) * m.factor, m.suffix,
+                   quantity=m.name, key=m.key, pattern=m.format)
+            for m in metrics
+        ]  # fmt: skip
     over = f", medians over {sweep.n_seeds} seeds" if sweep.n_seeds > 1 else ""
     note = f"{plural(len(sweep.finished), 'run')}{over}."
-    if cut:
-        note += f" The first {MAX_ROWS} of {len(rows)} points; summary.parquet holds all."
-    names = tuple(short_name(axis) for axis in axes) or ("runs",)
-    return PageTable(
-        "Points of the sweep",
-        (*names, "runs", *(m.heading for m in metrics)),
-        tuple(rows[:MAX_ROWS]),
-        note,
-        len(names),
-    )
+    if len(points) > MAX_ROWS:
+        note += f" The first {MAX_ROWS} of {len(points)} points; summary.parquet holds all."
+    return Table("Points of the sweep", tuple(figures), note, "Point")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,7 @@ def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
         chosen = [round(i * (len(table) - 1) / (most - 1)) for i in range(most)]
         table, places = table.iloc[chosen], places.iloc[chosen]
     moving = moving_axes(table, sweep.axes) or list(sweep.axes)
-    labels = [_label(row, moving) or sweep.name for _, row in table.iterrows()]
+    labels = [point_name(row, moving) or sweep.name for _, row in table.iterrows()]
     return list(zip(places, labels, strict=True))
 
 
@@ -130,7 +131,8 @@ def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
     return list(found.values())
 
 
-def _label(row: pd.Series[Any], axes: list[str]) -> str:
+def point_name(row: Any, axes: Iterable[str]) -> str:
+    """Return the values of axes in words, of a row or a mapping."""
     return ", ".join(f"{short_name(axis)} {value_text(row[axis])}" for axis in axes)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from diploee.errors import shown
+from diploee.errors import Brief, shown
 from diploee.model import Choices, documented
 from diploee.outputs.export.series import ExportBlock, LeapDay, Series
 from diploee.outputs.export.text import in_mw
@@ -100,7 +100,7 @@ def flag(option: str) -> str:
 
 
 @dataclass(frozen=True)
-class ExportRequest:
+class ExportRequest(Brief):
     """Request to a format's writer."""
 
     run: Run  # the finished run
@@ -122,7 +122,7 @@ class ExportRequest:
 
 
 @dataclass(frozen=True)
-class Written:
+class Written(Brief):
     """Description of the written files."""
 
     files: dict[str, str]  # what each file holds, with its unit, by name
@@ -130,7 +130,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Format:
+class Format(Brief):
     """A format that a run can be exported to."""
 
     name: str  # on the command line

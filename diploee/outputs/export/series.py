@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from diploee.errors import InputError, did_you_mean, one_of
+from diploee.errors import Brief, InputError, did_you_mean, one_of
 from diploee.facility.base import POWER, REACTIVE
 from diploee.outputs.series import Rows, RunSeries
 from diploee.scenario.times import parse_resolution_ms
@@ -81,7 +81,7 @@ class ExportBlock:
 
 
 @dataclass
-class Series:
+class Series(Brief):
     """One power column of a source at a coarser or the same step."""
 
     source: RunSeries  # where the series is read from

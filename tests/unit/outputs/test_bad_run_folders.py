@@ -11,7 +11,7 @@ from builders import tiny_library, tiny_run, tiny_scenario
 from command_line import contents
 
 from diploee import simulation as run_module
-from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.errors import InputError, OutputError
 from diploee.files import whole_folder, writing
 from diploee.outputs import open_run
 from diploee.outputs.folder import RUN_FOLDER, default_folder
@@ -27,30 +27,6 @@ def manifest_of(text: str) -> bytes:
 def write_run(place: Path, force: bool = False, text: str = "new") -> None:
     with whole_folder(place, force, kind=RUN_FOLDER) as folder:
         (folder / "manifest.json").write_bytes(manifest_of(text))
-
-
-def test_run_folder_appears_with_its_files_and_nothing_beside_it(tmp_path: Path) -> None:
-    place = tmp_path / "deep" / "run"
-    write_run(place)
-    assert contents(tmp_path) == {"deep/run/manifest.json": manifest_of("new")}
-    assert place.stat().st_mode & 0o777 == (tmp_path / "deep").stat().st_mode & 0o777
-
-
-def test_force_replaces_a_run_folder_whole(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", text="old")
-    (tmp_path / "run" / "jobs.parquet").write_text("old", "utf-8")
-    write_run(tmp_path / "run", force=True)
-    assert contents(tmp_path) == {"run/manifest.json": manifest_of("new")}
-
-
-def test_place_that_is_taken_during_the_run_is_kept(tmp_path: Path) -> None:
-    with (
-        pytest.raises(OutputExistsError),
-        whole_folder(tmp_path / "run", kind=RUN_FOLDER) as folder,
-    ):
-        (folder / "manifest.json").write_text("late", "utf-8")
-        write_run(tmp_path / "run", text="early")
-    assert contents(tmp_path) == {"run/manifest.json": manifest_of("early")}
 
 
 @pytest.mark.parametrize("file", ["metrics.json", "manifest.json"])

@@ -56,29 +56,19 @@ def test_a_run_folder_holds_four_files(run: Run) -> None:
     assert {path.name for path in run.folder.iterdir()} == FILES
 
 
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
-def test_the_same_seed_gives_the_same_bytes_except_timing(
-    tmp_path: Path, library: ProfileLibrary, engine: Engine
-) -> None:
-    runs = [run_tiny(tmp_path / name, library, engine=engine) for name in ("a", "b")]
-    for name in FILES - {"manifest.json"}:
-        first, second = ((r.folder / name).read_bytes() for r in runs)
-        assert first == second, name
-    manifests = [dict(r.manifest) for r in runs]
-    timings = [manifest.pop("timing") for manifest in manifests]
-    assert manifests[0] == manifests[1]
-    assert timings[0].keys() == timings[1].keys()
-    texts = [json.dumps(manifest) for manifest in manifests]
-    assert texts[0] == texts[1], "the order of keys too"
-
-
-def test_both_engines_give_the_same_bytes_except_the_manifest(
+def test_the_same_seed_gives_the_same_bytes_whatever_the_engine_but_timing_and_its_name(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
-    runs = [run_tiny(tmp_path / e, library, SHORT, e) for e in ("simpy", "compiled")]  # type: ignore[arg-type]
+    engines: tuple[Engine, ...] = ("compiled", "compiled", "simpy", "simpy")
+    runs = [run_tiny(tmp_path / str(k), library, SHORT, engine) for k, engine in enumerate(engines)]
     for name in FILES - {"manifest.json"}:
-        assert (runs[0].folder / name).read_bytes() == (runs[1].folder / name).read_bytes(), name
-    assert [r.manifest["engine"] for r in runs] == ["simpy", "compiled"]
+        assert len({(run.folder / name).read_bytes() for run in runs}) == 1, name
+    manifests = [dict(run.manifest) for run in runs]
+    timings = [manifest.pop("timing") for manifest in manifests]
+    assert timings[0].keys() == timings[1].keys()
+    assert [manifest["engine"] for manifest in manifests] == list(engines)
+    texts = [json.dumps(manifest) for manifest in manifests]
+    assert texts[0] == texts[1] and texts[2] == texts[3], "the order of keys too"
 
 
 def test_another_seed_gives_another_run(tmp_path: Path, library: ProfileLibrary, run: Run) -> None:
@@ -158,22 +148,6 @@ def test_a_missing_key_is_named_in_one_line_where_it_is_read(run: Run, tmp_path:
             entry["max_mw"]
 
 
-def test_job_energies_and_idle_power_add_up_to_the_facilitys_energy(run: Run) -> None:
-    facility, jobs = run.facility(), run.jobs()
-    idle_j = (1 - facility["utilization"].to_numpy(dtype=float)).sum() * 12 * 400 * 60
-    total_j = jobs["energy_j"].sum() + idle_j
-    assert run.metrics["power"]["energy_mwh"] * 3.6e9 == pytest.approx(total_j, rel=1e-6)
-
-
-def test_queued_jobs_and_busy_nodes_are_those_at_the_start_of_the_interval(crowded: Run) -> None:
-    facility, jobs = crowded.facility(), crowded.jobs()
-    for stamp in facility.index[:: len(facility) // 20]:
-        waits = (jobs["submit_time"] <= stamp) & ~(jobs["start_time"] <= stamp)
-        runs = (jobs["start_time"] <= stamp) & (stamp < jobs["end_time"])
-        assert facility["queued_jobs"][stamp] == waits.sum()
-        assert facility["busy_nodes"][stamp] == jobs["n_nodes"][runs].sum()
-
-
 def test_jobs_come_back_as_a_frame_in_the_order_of_submission(run: Run) -> None:
     jobs = diploee.open_run(run.folder).jobs()
     assert list(jobs.columns) == [
@@ -201,10 +175,11 @@ TWO_POOLS = {
 }
 
 
-def test_jobs_of_several_pools_and_streams_tell_them_in_last_columns(
+def test_pools_and_streams_have_columns_and_metrics_of_their_own(
     tmp_path: Path, library: ProfileLibrary, run: Run
 ) -> None:
-    both = run_tiny(tmp_path / "both", library, TWO_POOLS).jobs()
+    of_two = run_tiny(tmp_path / "both", library, TWO_POOLS)
+    both, facility, pools = of_two.jobs(), of_two.facility(), of_two.metrics["pools"]
     assert list(both.columns) == [*run.jobs().columns, "pool", "stream"]
     found = both.groupby(["pool", "stream"], observed=True).size()
     assert set(found.index) == {("main", "training"), ("side", "tests")}
@@ -212,25 +187,21 @@ def test_jobs_of_several_pools_and_streams_tell_them_in_last_columns(
     alone, main = run.jobs(), both[both["pool"] == "main"]
     for column in ("submit_time", "start_time", "class", "profile_id", "energy_j"):
         assert main[column].tolist() == alone[column].tolist(), column
+    for column in ("it_power_w", "busy_nodes"):
+        parts = facility[f"{column}.main"].astype(float) + facility[f"{column}.side"]
+        assert np.allclose(parts, facility[column], rtol=1e-6)
+    assert set(pools) == {"main", "side"}
+    assert pools["side"]["utilization"]["mean"] == pytest.approx(0.6, abs=0.05)
+    assert [pools[name]["jobs"]["submitted"] for name in ("main", "side")] == found.tolist()
 
 
-FEW = TINY["streams"]["training"] | {"target_utilization": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("changes", "last", "names"),
-    [
-        ({"streams.training": FEW, "streams.tests": FEW}, "stream", {"training", "tests"}),
-        ({"facility.pools.side": {"node_type": "node", "n_nodes": 6}}, "pool", {"main"}),
-    ],
-)
-def test_last_column_of_jobs_is_only_of_what_there_are_several_of(
-    tmp_path: Path, library: ProfileLibrary, run: Run, changes: Any, last: str, names: set[str]
+def test_pool_without_jobs_is_a_column_of_jobs_and_a_lone_stream_is_none(
+    tmp_path: Path, library: ProfileLibrary, run: Run
 ) -> None:
+    changes = {"facility.pools.side": {"node_type": "node", "n_nodes": 6}}
     jobs = run_tiny(tmp_path / "several", library, changes).jobs()
-    assert list(jobs.columns) == [*run.jobs().columns, last]
-    assert set(jobs[last]) == names
-    assert set(jobs["class"]) == {"tune/2", "tune/4", "draw/1"}
+    assert list(jobs.columns) == [*run.jobs().columns, "pool"]
+    assert set(jobs["pool"]) == {"main"}
 
 
 def test_profiles_beyond_the_range_of_int16_keep_their_names(tmp_path: Path) -> None:
@@ -318,46 +289,17 @@ def test_the_scenario_of_a_run_comes_back_as_it_was_resolved(run: Run) -> None:
     assert run.scenario.sha256() == tiny_scenario().sha256()
 
 
-def test_several_pools_have_columns_and_metrics_of_their_own(
+def test_time_stamps_carry_the_facilitys_utc_offset(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
-    stream = {
-        "pool": "side",
-        "target_utilization": 0.3,
-        "classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}],
-    }
-    changes = {
-        "facility.pools.side": {"node_type": "node", "n_nodes": 6},
-        "streams.drawing": stream,
-    }
-    run = run_tiny(tmp_path / "pools", library, changes)
-    facility = run.facility()
-    for column in ("it_power_w", "busy_nodes"):
-        parts = facility[f"{column}.main"].astype(float) + facility[f"{column}.side"]
-        assert np.allclose(parts, facility[column], rtol=1e-6)
-    pools = run.metrics["pools"]
-    assert set(pools) == {"main", "side"}
-    assert pools["side"]["utilization"]["mean"] == pytest.approx(0.3, abs=0.02)
-    assert (
-        pools["main"]["jobs"]["submitted"] + pools["side"]["jobs"]["submitted"]
-        == (run.metrics["jobs"]["submitted"])
-    )
+    run = run_tiny(tmp_path / "offset", library, {"facility.utc_offset": "+05:30"})
+    assert run.facility().index[0].isoformat() == "2018-01-01T00:00:00+05:30"
+    assert run.jobs()["submit_time"].iloc[0].isoformat().endswith("+05:30")
 
 
-@pytest.mark.parametrize("offset", ["-07:00", "+05:30"])
-def test_time_stamps_carry_the_facilitys_utc_offset(
-    tmp_path: Path, library: ProfileLibrary, offset: str
-) -> None:
-    run = run_tiny(tmp_path / "offset", library, {"facility.utc_offset": offset})
-    assert run.facility().index[0].isoformat() == f"2018-01-01T00:00:00{offset}"
-    assert run.jobs()["submit_time"].iloc[0].isoformat().endswith(offset)
-
-
-@pytest.mark.parametrize("start", ["2018-01-01", "2038-03-01", "2004-03-01"])
+@pytest.mark.parametrize("start", ["2018-01-01T00:00:00.057", "2038-03-01T00:00:00.999"])
 def test_time_stamps_are_exact_to_the_millisecond(
     tmp_path: Path, library: ProfileLibrary, start: str
 ) -> None:
-    for ms in ("001", "057", "250", "999"):
-        changes = {"start": f"{start}T00:00:00.{ms}", "duration": "1 h", "resolution": "1 h"}
-        run = run_tiny(tmp_path / f"ms-{ms}", library, changes)
-        assert run.facility().index[0] == pd.Timestamp(f"{start}T00:00:00.{ms}Z")
+    run = run_tiny(tmp_path / "ms", library, {"start": start, "duration": "1 h"})
+    assert run.facility().index[0] == pd.Timestamp(f"{start}Z")

@@ -55,8 +55,9 @@ def test_demand_is_the_mean_of_the_intervals_of_the_run(rising: Path, tmp_path: 
     assert first.own_peak_mw == hourly["max_mw"], "an hour against the largest hour"
     assert second.own_peak_mw == grid["peak"]["max_mw"], "a minute against the largest minute"
     (section,) = [s for s in data_sheet(open_run(rising), (), path).sections if "coin" in s.title]
-    assert section.rows["1CP 2018-01-25 01:00"]["demand"].value == first.mw
-    assert section.rows["mean"]["demand"].value == pytest.approx((first.mw + second.mw) / 2)
+    rows = section.tables[0].rows
+    assert rows["1CP 2018-01-25 01:00"]["demand"].value == first.mw
+    assert rows["mean"]["demand"].value == pytest.approx((first.mw + second.mw) / 2)
 
 
 def test_times_with_an_offset_and_durations_say_the_same(rising: Path, tmp_path: Path) -> None:

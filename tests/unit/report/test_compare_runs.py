@@ -16,14 +16,14 @@ from command_line import call
 import diploee
 from diploee.drawing.charts import Line
 from diploee.errors import InputError
-from diploee.metric import find_metric, flatten
+from diploee.metric import NONE, Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run
 from diploee.reports.band_charts import bands_chart
-from diploee.reports.compare import compare
+from diploee.reports.build import warnings_of
+from diploee.reports.compare import MetricRow, compare
 from diploee.reports.data import read_run
-from diploee.reports.power_charts import distribution_chart, peak_week_chart
-from diploee.reports.tables import warnings_of
+from diploee.reports.power_charts import peak_week_chart
 from diploee.units import power_unit
 
 TARGET = "streams.training.target_utilization"
@@ -45,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     }
 
 
-@pytest.mark.parametrize("chart_of", [bands_chart, peak_week_chart, distribution_chart])
+@pytest.mark.parametrize("chart_of", [bands_chart, peak_week_chart])
 def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
     runs: dict[str, Run], chart_of: Any
 ) -> None:
@@ -62,10 +62,6 @@ def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
         of_kind = panels[4 * kind : 4 * kind + 4]
         assert len({(panel.x.range, panel.y.range) for panel in of_kind}) == 1
         for run, panel in zip(read, of_kind, strict=True):
-            if chart_of is distribution_chart:  # bins are those of all runs
-                (bars,) = panel.layers
-                assert bars.y.sum() == pytest.approx(100)
-                continue
             alone = chart_of([run], unit).panels[kind].layers
             assert [layer.name for layer in panel.layers] == [layer.name for layer in alone]
             for ours, own in zip(panel.layers, alone, strict=True):
@@ -130,20 +126,40 @@ def test_the_furthest_weeks_come_first(runs: dict[str, Run]) -> None:
     assert list(furthest.index) == list(apart.sort_values(ascending=False).index[:2])
 
 
-def test_the_command_tells_what_differs_and_writes_all_of_it(
+def test_the_command_ranks_what_differs_in_fifteen_lines_and_writes_all_of_it(
     runs: dict[str, Run], tmp_path: Path
 ) -> None:
     folders = [runs[name].folder for name in ("base", "busier")]
-    told = call("compare", *folders, "--out", tmp_path / "changes.csv")
-    assert told.code == 0
-    assert "streams.training.target_utilization 0.3" in " ".join(told.out.split())
-    assert "Weeks that lie furthest apart, of 4 that all cover" in told.out
-    assert "metrics are equal (--all shows them)." in told.out
+    found = call("compare", *folders, "--out", tmp_path / "changes.csv")
+    lines = found.out.splitlines()
+    assert found.code == 0 and len(lines) <= 15
+    assert lines[0].startswith(f"1 key differ: {TARGET}: 0.3 -> 0.6")
+    names = [line.split("  ")[0] for line in lines if "%" in line]
+    assert names[0].startswith("Maximum power")
+    whole = call("compare", *folders, "--all").out
+    assert "Weeks that lie furthest apart, of 4 that all cover" in whole
     table = pd.read_csv(tmp_path / "changes.csv", index_col="key")
     assert table.index.is_unique and "grid.peak.max_mw" in table.index
     as_json = json.loads(call("compare", *folders, "--json").out)
     assert as_json["metrics"]["power.energy_mwh"]["changes"][0] > 0
     assert len(as_json["weeks"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "text"),
+    [
+        (Metric("a", "MW", "a"), (0.00104, 0.00114), ""),
+        (Metric("a", "MW", "a"), (10.0, 11.0), "+10.0 %"),
+        (Metric("a", "MW", "a"), (1e4, 1e4 + 1), "+0.01 %"),
+        (Metric("a", "%", "a", "{:.2f}", factor=100), (0.5, 0.6), "+10.00 points"),
+        (Metric("a", "MW", "a"), (0.0, 2.0), NONE),
+        (Metric("a", "MW", "a"), (1.0, None), ""),
+    ],
+)
+def test_a_change_means_something_at_the_printed_digits(
+    metric: Metric, values: tuple[float, float | None], text: str
+) -> None:
+    assert MetricRow(metric, values).change_text(1) == text
 
 
 def test_one_run_and_what_is_no_run_are_refused(runs: dict[str, Run], tmp_path: Path) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee.drawing.charts import Band, Line
+from diploee.drawing.charts import Band, Line, Stack
+from diploee.errors import InputError
 from diploee.outputs import open_run
+from diploee.outputs.words import short_boundary
 from diploee.reports.build import build_report
 from diploee.reports.data import read_run
-from diploee.reports.limits_section import limit_lines
+from diploee.reports.limit_charts import limit_lines
 from diploee.reports.overview_chart import overview_chart
 from diploee.reports.page import report_page
-from diploee.reports.words import short_boundary
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate
 from diploee.site import rated_at_meter_w
@@ -38,16 +37,16 @@ def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -
     run = read_run(mixed_folder)
     unit = power_unit(run.max_w)
     layers = overview_chart(run, unit).panels[0].layers
-    bands = [layer for layer in layers if isinstance(layer, Band)]
+    (stack,) = (layer for layer in layers if isinstance(layer, Stack))
     pools = list(run.run.scenario.facility.pools)
     assert len(pools) > 1
-    assert [band.name for band in bands][: len(pools)] == pools
-    assert not bands[0].low.any()
-    for below, above in pairwise(bands):
-        np.testing.assert_array_equal(below.high, above.low)
-    blocks = open_run(mixed_folder).blocks(["facility_power_w"], 3_600_000)
-    hourly_w = np.concatenate([block.columns["facility_power_w"] for block in blocks])
-    np.testing.assert_allclose(bands[-1].high[:-1] * unit.watts, hourly_w, rtol=1e-6)
+    assert list(stack.names)[: len(pools)] == pools
+    blocks = open_run(mixed_folder).blocks(["facility_power_w"], 600_000)
+    means_w = np.concatenate([block.columns["facility_power_w"] for block in blocks])
+    np.testing.assert_allclose(stack.parts.sum(axis=0)[:-1] * unit.watts, means_w, rtol=1e-6)
+    (spread,) = (layer for layer in layers if isinstance(layer, Band))
+    assert spread.high.max() * unit.watts == pytest.approx(run.max_w, rel=1e-6)
+    assert spread.low.min() * unit.watts == pytest.approx(run.min_w, rel=1e-6)
 
 
 def test_lines_lie_at_the_peak_of_the_metrics_and_the_rated_power(run_folder: Path) -> None:
@@ -86,8 +85,8 @@ class _Stage:
 
     kind = "second_feed"
 
-    def __init__(self, contract_mva: float) -> None:
-        self.contract_mva = contract_mva
+    def __init__(self, contract_mw: float) -> None:
+        self.contract = contract_mw, f"contract of {contract_mw:g} MW"
 
 
 def test_contracts_of_all_stages_and_limits_are_lines_at_their_values(
@@ -105,8 +104,7 @@ def test_contracts_of_all_stages_and_limits_are_lines_at_their_values(
     chart = overview_chart(run, unit, limit_lines(run, [str(limits)]))
     lines = [layer for layer in chart.panels[0].layers if isinstance(layer, Line)]
     drawn = [(line.name, float(line.y[0]) * unit.watts / run.max_w) for line in lines[3:]]
-    contracts = [f"contract of second feed, {s.contract_mva:g} MVA at unity power factor"
-                 for s in stages]  # fmt: skip
+    contracts = [stage.contract[1] for stage in stages]
     assert [name for name, _ in drawn] == [*contracts, lines[-1].name]
     assert [of_peak for _, of_peak in drawn] == pytest.approx([1.1, 1.2, 0.9], rel=1e-5)
     assert lines[-1].name.startswith("limit: own, ")
@@ -123,29 +121,17 @@ def test_sections_stand_in_their_order_and_the_table_of_contents_links_each(
     links = re.findall(r"href='#([\w-]+)'", nav[0])
     sections = re.findall(r"<section id='([\w-]+)'", page)
     assert links == sections
-    assert sections == ["overview", "limits", "metrics", "power", "planning", "grid", "nodes",
-                        "services", "provenance"]  # fmt: skip
-
-
-def test_metrics_of_services_are_rows_and_the_cards_fill_their_rows(mixed_folder: Path) -> None:
-    report = build_report([mixed_folder])
-    services = next(t for s in report.sections for t in s.tables if t.title == "Services")
-    names = ["coding", "conversation"]
-    assert services.header == ("Service", *names)
-    rates = next(row for row in services.rows if row[0].startswith("Requests per day"))
-    told = read_run(mixed_folder).metrics["requests"]["services"]
-    per_day = [told[name]["per_day"] / 1e6 for name in names]
-    assert [float(cell.replace(",", "")) for cell in rates[1:]] == pytest.approx(per_day, abs=0.01)
-    for n, columns in ((12, 6), (13, 5), (15, 5), (17, 6)):
-        assert replace(report, figures=(("1", "", ""),) * n).n_columns == columns
+    assert sections == ["answer", "limits", "demand", "ramps", "nodes", "services", "provenance"]
 
 
 def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> None:
     sections = build_report([mixed_folder], ["example"]).sections
     for section in sections:
-        is_power = section.id in {"overview", "limits", "power", "planning", "grid"}
         for chart in section.charts:
-            assert chart.boundary == ("device power" if is_power else ""), chart.id
+            if chart.id in {"overview", "carpet", "duration", "ramps"}:
+                assert chart.boundary == "device power", chart.id
+            elif section.id in {"nodes", "services"}:
+                assert chart.boundary == "", chart.id
     stages = "node AC power, power supplies and fans included, behind PDUs"
     assert short_boundary(stages) == "node AC power, behind PDUs"
     meter = f"{stages}, at the point of interconnection"
@@ -154,25 +140,26 @@ def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> Non
 
 
 def test_the_overview_comes_first_for_one_run_alone(run_folder: Path, busier_folder: Path) -> None:
-    assert build_report([run_folder]).sections[0].id == "overview"
+    assert build_report([run_folder]).charts[0].id == "overview"
     several = build_report([run_folder, busier_folder])
-    assert "overview" not in [section.id for section in several.sections]
+    assert "overview" not in [chart.id for chart in several.charts]
 
 
-def test_the_page_opens_with_the_figures_that_people_ask_for(run_folder: Path) -> None:
-    report, metrics = build_report([run_folder], ["example"]), read_run(run_folder).metrics
-    shown = {meaning.partition(",")[0]: (value, unit) for value, unit, meaning in report.figures}
-    kw = 1e3
-    assert shown["peak"] == (f"{metrics['power']['max_mw'] * kw:,.3f}", "kW")
-    demand = next(
-        e for e in metrics["grid"]["maximum_demand"]["intervals"] if e["interval_min"] == 15
+def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(tmp_path: Path) -> None:
+    run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), by_load=True)
+    frame = run.facility()
+    parts_w = frame[["load_power_w.training", "idle_power_w"]]
+    np.testing.assert_allclose(parts_w.sum(axis=1), frame["it_power_w"], rtol=1e-6)
+    cause = run.metrics["grid"]["peak"]["cause"]["parts"]
+    means_mw = [part["mean_mw"] for part in cause]
+    np.testing.assert_allclose(parts_w.mean() / 1e6, means_mw, rtol=1e-5)
+    found = read_run(run.folder, by_load=True)
+    unit = power_unit(found.max_w)
+    (stack,) = (
+        layer for layer in overview_chart(found, unit).panels[0].layers if isinstance(layer, Stack)
     )
-    assert shown["15-minute demand (clock)"] == (f"{demand['max_mw'] * kw:,.3f}", "kW")
-    ramps = {e["interval_s"]: e for e in metrics["grid"]["ramps"]["intervals"]}
-    for seconds, name in ((60, "1 min"), (600, "10 min")):
-        up, down = (ramps[seconds][way]["max_mw"] * kw for way in ("up", "down"))
-        assert shown[f"worst rise / drop within {name}"] == (f"{up:,.3f} / {down:,.3f}", "kW")
-    assert shown["load factor"] == (f"{metrics['power']['load_factor']:.3f}", "")
-    assert "energy" in shown
-    assert report.figures_note == f"Power is taken at: {read_run(run_folder).run.boundary()}."
-    assert len(report.verdicts) == 1 and "power boundary" not in report.verdicts[0]
+    assert stack.names == ("training", "idle nodes")
+    kept = simulate(tiny_scenario(), tmp_path / "without", library=tiny_library())
+    assert kept.metrics == run.metrics
+    with pytest.raises(InputError, match="run it again with 'diploee run --by-load'"):
+        build_report([kept.folder], by_load=True)

@@ -9,7 +9,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
-from diploee.drawing.charts import Band, Line
+from diploee.drawing.charts import Line
 from diploee.reports.data import read_run
 from diploee.reports.poi_charts import poi_charts
 from diploee.units import power_unit
@@ -34,7 +34,7 @@ def test_line_or_top_is_the_power_at_the_point_of_interconnection(
     unit = power_unit(1e4)
     chart = poi_charts(read_run(run.folder, "run"), unit)[0]
     layers = chart.panels[0].layers
-    top = [layer for layer in layers if isinstance(layer, Band)][-1].high[:-1]
+    top = layers[0].parts.sum(axis=0)[:-1]
     drawn = [layer.y[:-1] for layer in layers if isinstance(layer, Line)]
     poi = run.facility(["poi_power_w"])["poi_power_w"].to_numpy("float64") / unit.watts
     means = np.array([part.mean() for part in np.array_split(poi, top.size)])

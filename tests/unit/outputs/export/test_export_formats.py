@@ -71,15 +71,6 @@ def test_playback_counts_seconds_from_its_start(fine_run: Run, tmp_path: Path) -
     np.testing.assert_allclose(frame["p_mw"] * 1e6, stored_w(fine_run)[3000:3600], atol=1e-3)
 
 
-def test_openg2g_trace_is_power_per_gpu(fine_run: Run, tmp_path: Path) -> None:
-    place = export_run(fine_run, "openg2g", tmp_path / "trace.csv")
-    assert place.read_text().startswith("t_s,power_W\n0,")
-    frame = pd.read_csv(place)
-    assert np.diff(frame["t_s"]) == pytest.approx(0.1)
-    np.testing.assert_allclose(frame["power_W"] * 48, stored_w(fine_run), atol=1e-4)
-    assert "all 48 GPUs" in sidecar(place)["notes"][0]
-
-
 @pytest.mark.parametrize("name", ["openg2g", "gpu-data"])
 def test_power_per_gpu_is_that_of_the_devices_not_of_the_meter(tmp_path: Path, name: str) -> None:
     """A GPU's share of the losses and the cooling would lie above what a GPU can draw."""

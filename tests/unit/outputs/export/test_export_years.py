@@ -43,14 +43,6 @@ def test_one_value_a_line_without_header(
     assert any("no hour is skipped or repeated" in note for note in told["notes"])
 
 
-@pytest.mark.slow
-def test_quarter_hours_give_35040_lines(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "run", {"duration": "1 year", "resolution": "15 min"})
-    place = export_run(run, "sam", None, Options(step="15 min"))
-    assert place == tmp_path / "run-sam.csv"
-    assert len(place.read_text().splitlines()) == 35_040
-
-
 def test_reopt_json_has_load_year_and_steps(year_run: Run, tmp_path: Path) -> None:
     place = export_run(year_run, "reopt-json", tmp_path / "load.json", Options(step="30 min"))
     content = json.loads(place.read_text())

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diploee.drawing.charts import PEAK, Axis, Band, Bars, Chart, Line, Panel, colour, since_monday
-from diploee.metric import Metric, number
-from diploee.reports.common import WEEK_AXIS
-from diploee.reports.content import PageTable, Section
+from diploee.metric import Metric
+from diploee.outputs.sections import Figure, Section, Table
+from diploee.reports.common import WEEK_AXIS, near_range
 from diploee.reports.sweep_charts import present_metrics
-from diploee.reports.sweep_data import SweepData, short_name, value_text
+from diploee.reports.sweep_data import SweepData, moving_axes, point_name, short_name
 from diploee.tables import Kind, open_parquet
 from diploee.units import MS_PER_H, power_unit
 
@@ -49,7 +49,9 @@ def ensemble_section(sweep: SweepData) -> Section | None:
     return Section(
         "ensemble",
         "Spread over seeds and draws",
-        (*_envelope_charts(envelope, points, names), *([shares] if shares else []), *tables),
+        (),
+        tuple(tables),
+        (*_envelope_charts(envelope, points, names), *([shares] if shares else [])),
         (f"{cut} more points stand in {ENSEMBLE_TABLE}.",) if cut else (),
     )
 
@@ -63,17 +65,14 @@ def _read(path: Path, columns: dict[str, Kind]) -> pd.DataFrame:
 def _point_names(sweep: SweepData) -> dict[int, str]:
     """Return by point the values of its axes in words."""
     rows = sweep.finished.drop_duplicates("point")
-    return {
-        int(row["point"]): ", ".join(f"{short_name(a)} {value_text(row[a])}" for a in sweep.axes)
-        for _, row in rows.iterrows()
-    }
+    moving = moving_axes(rows, sweep.axes)
+    return {int(row["point"]): point_name(row, moving) for _, row in rows.iterrows()}
 
 
 def _envelope_charts(
     envelope: pd.DataFrame, points: list[int], names: dict[int, str]
 ) -> list[Chart]:
     unit = power_unit(float(envelope["max_w"].max()))
-    power = Axis(f"Facility power [{unit.power}]")
     kinds = (
         ("hour_of_week_mean", "envelope-week", "The typical week and its spread", WEEK_AXIS,
          "Mean power by hour of the week"),
@@ -83,8 +82,11 @@ def _envelope_charts(
     charts = []
     for kind, chart_id, title, axis, what in kinds:
         panels = []
+        of_kind = envelope[(envelope["kind"] == kind) & envelope["point"].isin(points)]
+        ends = near_range(of_kind["min_w"].min() / unit.watts, of_kind["max_w"].max() / unit.watts)
+        power = Axis(f"Facility power [{unit.power}]", range=ends)  # of all, to compare them
         for point in points:
-            rows = envelope[(envelope["kind"] == kind) & (envelope["point"] == point)]
+            rows = of_kind[of_kind["point"] == point]
             at = rows["at"].to_numpy()
             x = since_monday((at * MS_PER_H).astype(np.int64)) if axis is WEEK_AXIS else at * 100
             p5, p50, p95, low, high = (rows[name].to_numpy() / unit.watts for name in _LEVELS)
@@ -98,37 +100,28 @@ def _envelope_charts(
             )  # fmt: skip
         if any(len(layer.x) > 1 for panel in panels for layer in panel.layers[:1]):
             text = f"{what}, over the members of a point, at each place of the axis for itself."
-            charts.append(Chart(chart_id, title, text, _one_scale(panels)))
+            charts.append(Chart(chart_id, title, text, tuple(panels)))
     return charts
 
 
-def _one_scale(panels: list[Panel]) -> tuple[Panel, ...]:
-    """Return the panels with one range of power, so that they can be compared."""
-    bands = [layer for panel in panels for layer in panel.layers if isinstance(layer, Band)]
-    low, high = min(b.low.min() for b in bands), max(b.high.max() for b in bands)
-    spare = 0.04 * (high - low)
-    power = Axis(panels[0].y.label, range=(float(low - spare), float(high + spare)))
-    return tuple(Panel(p.x, power, p.layers, p.title) for p in panels)
-
-
-def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> PageTable:
+def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Table:
     by_metric = rows.set_index("metric").to_dict("index")
-    n = int(rows["n"].max())
-    cells = [
-        (
-            m.heading,
-            *(m.show(float(by_metric[m.key][p])) for p in _PERCENTILES),
-            *(number(by_metric[m.key][f"seeds_for_{p}"], "{:,.0f}") for p in ("mean", "p95")),
-        )
+    figures = [
+        Figure(m.heading, float(of[column]) * factor, quantity=heading, pattern=pattern)
         for m in metrics
-        if m.key in by_metric
+        if (of := by_metric.get(m.key))
+        for column, heading, factor, pattern in (
+            *((p, p.upper(), m.factor, m.format) for p in _PERCENTILES),
+            ("seeds_for_mean", "seeds for the mean", 1, "{:,.0f}"),
+            ("seeds_for_p95", "seeds for the P95", 1, "{:,.0f}"),
+        )
     ]
-    return PageTable(
-        f"Spread over {n} members" + (f": {name}" if name else ""),
-        ("metric", "P5", "P50", "P95", "seeds for the mean", "seeds for the P95"),
-        tuple(cells),
+    title = f"Spread over {int(rows['n'].max())} members" + (f": {name}" if name else "")
+    return Table(
+        title,
+        tuple(figures),
         "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to the accuracy "
-        "that the sweep asks for (1 % by default); ensemble.json tells the method.",
+        "that the sweep asks for (1 % by default); ensemble.json describes the method.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The section "Events": load against target and baseline, the widest jobs, and what it cost."""
+"""Charts of events: load against target and baseline, and what the widest jobs did."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 
 from diploee.clock import instant_ms
 from diploee.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour
-from diploee.metric import Metric, number
 from diploee.metrics.flexibility import BASELINE
-from diploee.reports.content import PageTable, Section
+from diploee.outputs.words import moment
 from diploee.reports.data import RunData
-from diploee.reports.grid_data import Entry, cells
-from diploee.reports.words import moment
-from diploee.units import MS_PER_H, S_PER_MIN, W_PER_MW, PowerUnit
+from diploee.units import MS_PER_H, W_PER_MW, PowerUnit
+
+Entry = dict[str, Any]
 
 MOST_EVENTS = 4
 """Events that are drawn, the first ones; the table has all."""
@@ -33,50 +32,11 @@ _STATES = {
 }
 """States of a job, in words, and their colours."""
 
-_COLUMNS = (
-    ("twin_mw", "Without it", "MW", 1.0, "{:,.3f}"),
-    ("mean_mw", "Power", "MW", 1.0, "{:,.3f}"),
-    ("target_mw", "Target", "MW", 1.0, "{:,.3f}"),
-    ("mean_reduction", "Reduction [%]", "", 100.0, "{:.1f}"),
-    ("held_fraction", "Intervals at target [%]", "", 100.0, "{:.1f}"),
-    ("issue_to_target_s", "Issue to target [min]", "", 1 / S_PER_MIN, "{:,.1f}"),
-    ("overshoot_mw", "Overshoot", "MW", 1.0, "{:,.3f}"),
-    ("not_drawn_mwh", "Not drawn", "MWh", 1.0, "{:,.3f}"),
-    ("rebound_mw", "Rebound", "MW", 1.0, "{:,.3f}"),
-    ("rebound_mwh", "Rebound", "MWh", 1.0, "{:,.3f}"),
-    ("weighted_performance", "Weighted performance", "", 1.0, "{:.3f}"),
-    ("money", "Money saved", "", 1.0, "{:,.2f}"),
-    ("t_co2", "CO2 saved [t]", "", 1.0, "{:,.3f}"),
-)
-_COSTS = {
-    "mean_wait_change_h": ("Mean change of the queue time [h]", "{:.3f}"),
-    "p95_wait_change_h": ("95 % of it [h]", "{:.3f}"),
-    "lost_node_h": ("Lost work [node h]", "{:,.1f}"),
-    "restart_node_h": ("Stops and restarts [node h]", "{:,.1f}"),
-    "paused_node_h": ("Suspended [node h]", "{:,.1f}"),
-    "deadlines": ("Jobs with a deadline", "{:,.0f}"),
-    "deadline_misses": ("Missed under control", "{:,.0f}"),
-    "twin_deadline_misses": ("Missed without control", "{:,.0f}"),
-}
 
-
-def flexibility_section(run: RunData, unit: PowerUnit) -> Section | None:
-    """Return the section; None for a run that answers nothing."""
-    found = run.metrics.get("flexibility")
-    if not found:
-        return None
-    events: list[Entry] = found["events"]
-    charts = [_event_chart(run, event, unit) for event in events[:MOST_EVENTS]]
-    tables = [_events_table(events, unit)] if events else []
-    return Section(
-        "flexibility",
-        "Events and what they cost",
-        (*charts, *tables, _costs_table(found["jobs"])),
-        (
-            "The same run without control is its twin: the same jobs, so that nothing is "
-            "estimated. Jobs that are paused free their nodes, which draw idle power.",
-        ),
-    )
+def event_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
+    """Return a chart of each of the first events; none of a run that answers nothing."""
+    events = (run.metrics.get("flexibility") or {}).get("events") or []
+    return [_event_chart(run, event, unit) for event in events[:MOST_EVENTS]]
 
 
 def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
@@ -162,46 +122,3 @@ def _ms(text: str) -> int:
 
 def _local(run: RunData, ms: int) -> Any:
     return run.run.series().local_ms(np.array([ms])).astype("datetime64[ms]")[0]
-
-
-def _events_table(events: list[Entry], unit: PowerUnit) -> PageTable:
-    """Return what each event did."""
-    columns = []
-    for key, name, of, factor, pattern in _COLUMNS:
-        values = [event.get(key) for event in events]
-        if all(value is None for value in values):
-            continue
-        if of:
-            sized = Metric("", of, name).sized(unit)
-            texts = cells([None if v is None else v * sized.factor for v in values])
-            columns.append((sized.heading, texts))
-        else:
-            columns.append((name, [number(v, pattern, factor) for v in values]))
-    errors = [(event.get("utility") or {}).get("error") for event in events]
-    if any(error is not None for error in errors):
-        columns.append(
-            ("Error of a utility's baseline [%]", [number(e, "{:+.1f}", 100) for e in errors])
-        )
-    rows = zip(
-        [event["name"] for event in events],
-        *(texts for _, texts in columns),
-        [moment(event["times"]["held"]) for event in events],
-        strict=True,
-    )
-    note = (
-        "Reduction and energy against the same run without control. Rebound: largest 15 min, and "
-        "energy, above it within 24 h. Weighted performance: work over that without the event, "
-        "weighted by 1 less the loss that a job tolerates. A utility's baseline: 10-of-10 with a "
-        "same-day adjustment of at most 20 %."
-    )
-    header = ("Event", *(head for head, _ in columns), "From")
-    return PageTable("Events", header, tuple(rows), note, n_texts=1)
-
-
-def _costs_table(jobs: Entry) -> PageTable:
-    """Return what control cost the jobs."""
-    rows = tuple(
-        (words, number(jobs.get(key), pattern)) for key, (words, pattern) in _COSTS.items()
-    )
-    note = "Over the whole run, each job against itself without control."
-    return PageTable("Cost to the jobs", ("", "Value"), rows, note)

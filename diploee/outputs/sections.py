@@ -1,0 +1,186 @@
+"""Sections: figures, tables, charts and words, which every view of results renders.
+
+Page, data sheet, terminal, notebook, comparison, JSON and CSV take them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from typing import Any
+
+from diploee.metric import NONE, number
+from diploee.outputs.words import pattern_for
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number or a word of a section; of a table, a cell."""
+
+    item: str  # whose it is, or the name of what it is
+    value: float | str | None  # in `unit`; None where the run does not support it
+    unit: str = ""  # empty for words and ratios
+    note: str = ""  # when, or of what; of what is absent the reason
+    quantity: str = ""  # the column, in tables
+    key: str = ""  # of its metric
+    pattern: str = ""  # its format; of four digits where empty
+    link: str = ""  # id of the chart of a page that shows it
+
+    @property
+    def shown(self) -> str:
+        """The value as text."""
+        if isinstance(self.value, str):
+            return self.value
+        return number(self.value, self.pattern or pattern_for([self.value]))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures by item and quantity."""
+
+    title: str
+    figures: tuple[Figure, ...]
+    note: str = ""
+    first: str = ""  # heading of the column of the items
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Figure]]:
+        """The figures by item and quantity."""
+        found: dict[str, dict[str, Figure]] = {}
+        for figure in self.figures:
+            found.setdefault(figure.item, {})[figure.quantity] = figure
+        return found
+
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """Unit by quantity, in the order of the columns."""
+        return {f.quantity: f.unit for f in self.figures}
+
+    @cached_property
+    def numeric(self) -> set[str]:
+        """Quantities that are numbers."""
+        words = {f.quantity for f in self.figures if isinstance(f.value, str)}
+        return set(self.units) - words
+
+    @cached_property
+    def heads(self) -> list[str]:
+        """Headings of the columns, with units."""
+        return [f"{name} [{unit}]" if unit else name for name, unit in self.units.items()]
+
+    def cell(self, item: str, quantity: str) -> str:
+        """Return a cell as text, the numbers of a column with like decimals."""
+        found = self.rows[item].get(quantity)
+        if found is None or isinstance(found.value, str):
+            return found.value if found and isinstance(found.value, str) else NONE
+        column = (f.value for f in self.figures if f.quantity == quantity)
+        return number(found.value, found.pattern or pattern_for(column))
+
+    def lines(self) -> Iterator[tuple[str, ...]]:
+        """Yield the rows as texts."""
+        for item in self.rows:
+            yield item, *(self.cell(item, quantity) for quantity in self.units)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what belongs to it, in the order of reading."""
+
+    id: str
+    title: str
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Any, ...] = ()  # ids of charts; a page has the charts themselves
+    notes: tuple[str, ...] = ()
+    folded: bool = False  # detail, of which a page shows the heading at first
+
+    def __bool__(self) -> bool:
+        return bool(self.figures or self.tables)
+
+
+def beside(named: Mapping[str, Section]) -> Section:
+    """Return sections of several runs as one: the figures side by side, tables by run."""
+    first = next(iter(named.values()))
+    if len(named) == 1:
+        return first
+    rows: dict[str, list[Figure]] = {}
+    for name, section in named.items():
+        for figure in section.figures:
+            item = _headed(figure)
+            cell = replace(figure, quantity=name, note="", unit="", item=item)
+            rows.setdefault(item, []).append(cell)
+    for item, cells in rows.items() if len(named) == 2 else ():
+        before, after = (cell.value for cell in (cells[0], cells[-1]))
+        if isinstance(before, float | int) and isinstance(after, float | int) and len(cells) == 2:
+            change = 100 * (after / before - 1) if before and not item.endswith("[%]") else None
+            cells.append(Figure(item, change, "%", quantity="change", pattern="{:+,.1f}"))
+    figures = tuple(
+        replace(cell, pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]))
+        for cells in rows.values()
+        for cell in cells
+    )
+    table = Table("Side by side", figures) if figures else None
+    return replace(first, figures=(), tables=(table,) if table else (), notes=())
+
+
+def _headed(figure: Figure) -> str:
+    return f"{figure.item} [{figure.unit}]" if figure.unit else figure.item
+
+
+COLUMNS = ("section", "item", "quantity", "value", "unit", "note")
+
+
+def long_rows(sections: Iterable[Section]) -> Iterator[tuple[float | str | None, ...]]:
+    """Yield each figure as a row of `COLUMNS`, in full precision."""
+    for section in sections:
+        for f in section.figures:
+            yield section.title, f.item, f.quantity, f.value, f.unit, f.note
+        for table in section.tables:
+            for f in table.figures:
+                yield f"{section.title}: {table.title}", f.item, f.quantity, f.value, f.unit, f.note
+
+
+def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
+    """Return sections in plain types, for JSON."""
+
+    def plain(figure: Figure) -> dict[str, Any]:
+        names = ("item", "quantity", "value", "unit", "note", "key")
+        return {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
+
+    return [
+        {
+            "id": section.id,
+            "title": section.title,
+            "figures": [plain(figure) for figure in section.figures],
+            "tables": [
+                {"title": table.title, "figures": [plain(f) for f in table.figures]}
+                for table in section.tables
+            ],
+            "notes": list(section.notes),
+        }
+        for section in sections
+    ]
+
+
+def as_html(title: str, sections: Iterable[Section]) -> str:
+    """Return sections as a notebook shows them: the first one open, the others folded."""
+    parts = [f"<b>{escape(title)}</b>"]
+    for k, section in enumerate(sections):
+        rows: list[tuple[str, ...]] = [(f.item, f.shown, f.unit, f.note) for f in section.figures]
+        tables = [("", rows)] if rows else []
+        tables += [
+            (table.title, [(table.first, *table.heads), *table.lines()]) for table in section.tables
+        ]
+        html = "".join(
+            f"<table><caption>{escape(name)}</caption>"
+            + "".join(
+                f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in lines
+            )
+            + "</table>"
+            for name, lines in tables
+        )
+        if k:
+            html = f"<details><summary>{escape(section.title)}</summary>{html}</details>"
+        parts.append(html)
+    return "".join(parts)
