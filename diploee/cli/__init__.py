@@ -32,7 +32,7 @@ def main() -> None:
 
 def command_line() -> None:
     """Run the command line; errors of the user become one line each, without a traceback."""
-    from diploee.cli.app import application
+    from diploee.cli.app import application, with_new_names
     from diploee.errors import DiploeeError, InputError
     from diploee.files import reason
     from diploee.progress import stop_with
@@ -43,9 +43,10 @@ def command_line() -> None:
     try:
         _check_text(sys.argv[1:])
         completed = _words_to_complete()
-        words = completed or sys.argv[1:]
+        words = completed or with_new_names(sys.argv[1:])
         called = next((word for word in words if not word.startswith("-")), "")
-        application(called, alone=not completed)()  # `fit` is completed to `fit-requests`, too
+        command = application(called, alone=not completed)  # `fit` is completed to `fit-requests`
+        command() if completed else command(words)
     except InputError as error:
         _complain(*error.problems)
         sys.exit(EXIT_BAD_INPUT)

@@ -14,43 +14,62 @@ from diploee import __version__
 from diploee.cli.helped import App
 
 COMMANDS = {
-    "run": "run:run_command",
-    "validate": "run:validate",
-    "init": "init:init_command",
-    "schema": "schema:schema",
-    "report": "report:report_command",
-    "compare": "compare:compare_command",
-    "datasheet": "report:datasheet_command",
-    "export": "export:export_command",
-    "limits": "limits:limits_command",
-    "battery": "limits:battery_command",
-    "sweep": "sweep:sweep_command",
-    "ensemble": "sweep:ensemble_command",
-    "fit": "fit:fit_command",
-    "fit-requests": "fit_requests:fit_requests_command",
-    "deconvolve": "deconvolve:deconvolve_command",
-    "zeus": "zeus:zeus_command",
+    "Start": {
+        "init": "init:init_command",
+        "validate": "run:validate",
+        "run": "run:run_command",
+        "scenarios": "scenarios:scenarios_app",
+        "profiles": "profiles:profiles_app",
+    },
+    "Look": {
+        "report": "report:report_command",
+        "compare": "compare:compare_command",
+        "datasheet": "report:datasheet_command",
+    },
+    "Grid": {
+        "limits": "limits:limits_command",
+        "battery": "limits:battery_command",
+        "export": "export:export_command",
+    },
+    "Learn": {
+        "fit": "fit:fit_command",
+        "fit-requests": "fit_requests:fit_requests_command",
+        "fit-models": "benchmark:fit_models",
+    },
+    "Research": {
+        "sweep": "sweep:sweep_command",
+        "ensemble": "sweep:ensemble_command",
+        "recurring": "zeus:zeus_command",
+        "training-trace": "benchmark:training_trace",
+        "schema": "schema:schema",
+    },
 }
+"""Commands and groups by the panel of the help that shows them, in its order."""
 GROUPS = {
-    "scenarios": (
-        "scenarios:scenarios_app",
-        "List, show and copy the scenarios, sweeps and limits that ship.",
-    ),
-    "profiles": (
-        "profiles:profiles_app",
-        "List, show, import, record, check and compare power profiles.",
-    ),
-    "benchmark": (
-        "benchmark:benchmark_app",
-        "Served models from benchmark data, and synthetic training power.",
-    ),
+    "scenarios": "List, show and copy the scenarios, sweeps and limits that ship.",
+    "profiles": "List, show, import, record, check and compare power profiles of jobs.",
 }
-"""Where commands and groups of commands stand, in the order of the help."""
+"""Commands that have commands of their own, and what their help opens with."""
+RENAMED = {
+    ("zeus",): "recurring",
+    ("benchmark", "fit"): "fit-models",
+    ("benchmark", "training-trace"): "training-trace",
+}
+"""Old names of commands, which work for one more release."""
+
+
+def with_new_names(words: list[str]) -> list[str]:
+    """Return a command line with the name of today, and say so where it has an old one."""
+    for old, new in RENAMED.items():
+        if tuple(words[: len(old)]) == old:
+            typer.echo(f"note: 'diploee {' '.join(old)}' is now 'diploee {new}'", err=True)
+            return [new, *words[len(old) :]]
+    return words
 
 
 def application(called: str | None = None, *, alone: bool = False) -> typer.Typer:
     """Return the command line."""
-    alone = alone and (called in COMMANDS or called in GROUPS)
+    alone = alone and any(called in names for names in COMMANDS.values())
     app = App(
         name="diploee",
         help="Year-long power load of AI data centers, synthesised from published measurements.",
@@ -59,13 +78,20 @@ def application(called: str | None = None, *, alone: bool = False) -> typer.Type
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, place in COMMANDS.items():
-        if not alone or name == called:
-            app.command(name)(_found(place) if called in (None, name) else _stand_in(place))
-    for name, (place, words) in GROUPS.items():
-        if not alone or name == called:
-            group = _found(place) if called in (None, name) else App()
-            app.add_typer(group, name=name, help=words, no_args_is_help=True)
+    for panel, names in COMMANDS.items():
+        for name, place in names.items():
+            if alone and name != called:
+                continue
+            is_loaded = called in (None, name)
+            if name in GROUPS:
+                group = _found(place) if is_loaded else App()
+                words = GROUPS[name]
+                app.add_typer(
+                    group, name=name, help=words, no_args_is_help=True, rich_help_panel=panel
+                )
+            else:
+                command = _found(place) if is_loaded else _stand_in(place)
+                app.command(name, rich_help_panel=panel)(command)
     return app
 
 

@@ -1,4 +1,4 @@
-"""`diploee benchmark`: measurements to logistic services, synthetic training to profiles."""
+"""`diploee fit-models`, from measurements to logistic services, and `diploee training-trace`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from diploee.cli.helped import App
-from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
+from diploee.cli.options import (
+    Force,
+    Json,
+    ToLibrary,
+    naming_options,
+    options,
+    place_option,
+    print_result,
+)
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of
 from diploee.neighbours.openg2g import (
     LogisticModelStore,
@@ -17,7 +24,7 @@ from diploee.neighbours.openg2g import (
     TrainingTraceParams,
     load_specs,
 )
-from diploee.neighbours.openg2g.inference_data import ModelFits
+from diploee.neighbours.openg2g.compiled import ModelFits
 from diploee.neighbours.openg2g.measurements import BenchmarkSource
 from diploee.neighbours.openg2g.sources import (
     LeaderboardSource,
@@ -30,8 +37,6 @@ from diploee.profiles import add_profile
 from diploee.scenario.yaml_lines import read_value
 from diploee.units import MS_PER_S
 
-benchmark_app = App()
-
 DataDirOption = Annotated[
     Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")
 ]
@@ -41,7 +46,6 @@ LOW_R2 = 0.9
 SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 
 
-@benchmark_app.command("fit")
 @options()
 def fit_models(
     specs: Annotated[
@@ -60,7 +64,7 @@ def fit_models(
     data_dir: DataDirOption = Path("data/specs"),
     as_json: Json = False,
 ) -> None:
-    """Fit power, latency and throughput of served models; print them for a scenario.
+    """Fit power, latency and speed of served models to benchmark data, for a scenario.
 
     Fits are cached and made again when the spec, the source or the schema changed. Models that
     can't be fitted are listed behind those that can, a line each.
@@ -74,15 +78,13 @@ def fit_models(
         except InputError as error:
             problems[str(error)] = None
     if as_json and models:
-        content = {label: _as_dict(model) for label, model in models.items()}
-        typer.echo(json.dumps(content, indent=2))
+        print_result({label: _as_dict(model) for label, model in models.items()})
     elif models:
         typer.echo("".join(_fragment(*of) for of in models.items()), nl=False)
     if problems:
         raise ScenarioError(list(problems))
 
 
-@benchmark_app.command("training-trace")
 def training_trace(
     out: ToLibrary,
     n_nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the job.")] = 16,
@@ -99,15 +101,17 @@ def training_trace(
         ),
     ] = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
-    """Synthesise the power of a training job with plateaus, noise and dips, as a profile."""
+    """Make a synthetic power profile of a training job, with plateaus, noise and dips."""
     trace = TrainingTrace.generate(_params(parameters or ()))
     with naming_options(n_nodes="--nodes", gpus_per_node="--gpus-per-node"):
         profile = trace.profile(n_nodes, gpus_per_node, workload=workload)
     place = add_profile(profile, out, force)
-    typer.echo(
-        f"{place}: {profile.duration_ms / 1000:,.1f} s, mean {profile.mean_power_w / 1000:,.2f} kW"
-    )
+    duration_s, mean_w = profile.duration_ms / 1000, profile.mean_power_w
+    content = {"written": [place], "duration_s": duration_s, "mean_power_w": mean_w}
+    words = f"{place}: {duration_s:,.1f} s, mean {mean_w / 1000:,.2f} kW"
+    print_result(content, [words], as_json=as_json)
 
 
 def _params(texts: list[str] | tuple[str, ...]) -> Any:

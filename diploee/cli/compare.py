@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diploee.cli.options import Force, Json, place_option
+from diploee.cli.options import Force, Json, place_option, print_result
 from diploee.errors import plural
 from diploee.metric import NONE
-from diploee.reports.words import interval
+from diploee.outputs.words import interval
 
 if TYPE_CHECKING:
     from diploee.reports.compare import Comparison, MetricRow
 
-BRIEF = ("power.", "utilization.", "jobs.", "poi.", "requests.", "synchronous.", "grid.", "limits.")
-LONG = re.compile(
-    r"requests\.services|rainflow\.classes|bandwidth|grid\.(mean_mw|load_factor)|\d{4}-\d\d"
-)
-"""Of those, what only ``--all`` shows: owners, classes and months, and what stands there twice."""
-MOST_SETTINGS = 12
+MOST_ROWS, MOST_SETTINGS = 10, 3
+"""Differences and keys that are listed without ``--all``."""
 
 
 def compare_command(
@@ -30,13 +24,13 @@ def compare_command(
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Run folders; the first is the base.")
     ],
     everything: Annotated[
-        bool, typer.Option("--all", help="Also pools, services, months, and what is equal.")
+        bool, typer.Option("--all", help="All metrics, settings and weeks.")
     ] = False,
     out: Annotated[Path | None, place_option("CSV file of all metrics and changes.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Compare runs: every metric, the grid section included, shared calendar weeks, warnings."""
+    """Compare runs: what differs, the most asked for first."""
     from diploee.errors import cell
     from diploee.files import check_file, whole_file
     from diploee.reports.compare import compare
@@ -48,58 +42,57 @@ def compare_command(
         with whole_file(out, force, inputs=folders) as path:
             found.frame().rename(columns=cell).to_csv(path)
     if as_json:
-        typer.echo(json.dumps(_as_dict(found), indent=2))
+        print_result(_as_dict(found))
         return
     _show(found, everything)
 
 
 def _show(found: Comparison, everything: bool) -> None:
-    from diploee.cli.display import show_table
+    from diploee.cli.display import show_lines
 
-    differing = [(key, *map(_setting, values)) for key, values in found.settings.items()]
-    if differing:
-        most = len(differing) if everything else MOST_SETTINGS
-        show_table("Settings", ("key", *found.labels), differing[:most])
-        if more := differing[most:]:
-            typer.echo(f"{plural(len(more), 'more key differs', 'more keys differ')} (--all).")
-        typer.echo()
-    rows = [row for row in found.rows if everything or _is_brief(row)]
-    shown = [row for row in rows if everything or not row.is_equal]
-    header = ("metric", *found.labels, *(f"change of {label}" for label in found.labels[1:]))
-    show_table("Results", header, [_cells(row, len(found.labels)) for row in shown])
-    if len(shown) < len(rows):
-        typer.echo(f"{plural(len(rows) - len(shown), 'metric')} are equal (--all shows them).")
-    typer.echo()
+    settings = [f"{key}: {' -> '.join(map(_setting, v))}" for key, v in found.settings.items()]
+    if settings:
+        shown = settings if everything else settings[:MOST_SETTINGS]
+        more = f"; {len(settings) - len(shown)} more" if len(shown) < len(settings) else ""
+        typer.echo(f"{plural(len(settings), 'key')} differ: {'; '.join(shown)}{more}")
+    differing = [row for row in found.rows if not row.is_shown_equal]
+    rows = list(found.rows) if everything else differing[:MOST_ROWS]
+    header = ("", *found.labels, *(f"change of {label}" for label in found.labels[1:]))
+    show_lines("", header, [_cells(row, len(found.labels)) for row in rows])
+    if everything:
+        _show_weeks(found)
+        for warning, labels in found.warnings.items():
+            of = "all" if len(labels) == len(found.labels) else ", ".join(labels)
+            typer.echo(f"warning ({of}): {warning}")
+    elif left := len(differing) - len(rows):
+        same = len(found.rows) - len(differing)
+        typer.echo(
+            f"{plural(left, 'more metric differs', 'more metrics differ')}, {same} are equal; "
+            "--all shows them, the weeks and the warnings."
+        )
+
+
+def _show_weeks(found: Comparison) -> None:
+    from diploee.cli.display import show_lines
+
     if found.weeks.empty:
         typer.echo("The runs share no whole calendar week.")
-    else:
-        title = (
-            f"Weeks that lie furthest apart, of {len(found.weeks)} that all cover; peaks of "
-            f"{interval(found.means_ms)} means"
-        )
-        table = found.furthest_weeks()
-        cells = [
-            (f"{monday:%Y-%m-%d}", *(f"{value:,.3f}" for value in values))
-            for monday, values in zip(table.index, table.to_numpy().tolist(), strict=True)
-        ]
-        show_table(title, ("week of", *map(str, table.columns)), cells)
-    for warning, labels in found.warnings.items():
-        of = "all" if len(labels) == len(found.labels) else ", ".join(labels)
-        typer.echo(f"warning ({of}): {warning}")
-
-
-def _is_brief(row: MetricRow) -> bool:
-    return row.metric.key.startswith(BRIEF) and not LONG.search(row.metric.key)
+        return
+    title = (
+        f"Weeks that lie furthest apart, of {len(found.weeks)} that all cover; peaks of "
+        f"{interval(found.means_ms)} means"
+    )
+    table = found.furthest_weeks()
+    cells = [
+        (f"{monday:%Y-%m-%d}", *(f"{value:,.3f}" for value in values))
+        for monday, values in zip(table.index, table.to_numpy().tolist(), strict=True)
+    ]
+    show_lines(title, ("week of", *map(str, table.columns)), cells)
 
 
 def _cells(row: MetricRow, n_runs: int) -> tuple[str, ...]:
-    changes = [row.change(run) for run in range(1, n_runs)]
     shown = [row.metric.show(value) for value in row.values]
-    return (
-        row.metric.heading,
-        *shown,
-        *(NONE if change is None else f"{100 * change:+.1f} %" for change in changes),
-    )
+    return (row.metric.heading, *shown, *(row.change_text(run) for run in range(1, n_runs)))
 
 
 def _setting(value: Any) -> str:

@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from diploee.metric import find_metric, flatten
+from diploee.metric import NONE
 from diploee.progress import Progress, Update
-from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
 
 
 class ProgressBars(Progress):
-    """Draws each stage on standard error: what is done, the simulated date, the time taken."""
+    """Draws each stage on standard error: what is done, the date, the time taken and left."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -41,6 +46,8 @@ class ProgressBars(Progress):
             TextColumn("{task.description:<14}"),
             BarColumn(bar_width=30),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
             TextColumn("{task.fields[text]}"),
         )
         with RichProgress(*columns, console=self._console) as progress:
@@ -82,44 +89,34 @@ def _with_rate(text: str, elapsed_s: float) -> str:
 
 
 def show_run(run: Run) -> None:
-    """Print the result table, the warnings and where the files are."""
-    from diploee.metrics.catalogue import ASKED, declared_metrics, table_metrics
-
-    console = Console()
-    metrics = run.metrics
-    pools = metrics.get("pools", {})
-    parts = [dict(flatten(part)) for part in (metrics, *pools.values())]
-    unit = power_unit(metrics["power"]["max_mw"] * W_PER_MW)
-    asked = (find_metric(key, declared_metrics()) for key in ASKED)
-    rows = [
-        (metric.key.partition(".")[0], metric.sized(unit).title,
-         [metric.sized(unit).show(part.get(metric.key), "-") for part in parts])
-        for metric in [*filter(None, asked), *table_metrics(own=run.stage_metrics)]
-        if any(part.get(metric.key) is not None for part in parts)
-    ]  # fmt: skip
-    heads = ["facility", *pools]
-    # A column takes its widest cell, two blanks and a rule; cut numbers would tell nothing.
-    widths = [max(map(len, (h, *(r[k] for *_, r in rows)))) + 3 for k, h in enumerate(heads)]
-    fits = len(pools) == 0 or LEAST_NAMES + sum(widths) <= console.width
-    table = titled_table(run.scenario.name, ("", *(heads if fits else heads[:1])), 1)
-    rows = [row for row in rows if fits or row[2][0] != "-"]
-    for k, (block, title, shown) in enumerate(rows):
-        if k and block != rows[k - 1][0]:
-            table.add_section()
-        table.add_row(escape(title), *(shown if fits else shown[:1]))
+    """Print what answers first, the pools, the warnings, and where the files are."""
+    console, (answer, *others) = Console(), run.sections()
+    table = titled_table(run.scenario.name, ("", "", "", ""), 1, show_header=False, box=None)
+    table.columns[3].justify = "left"
+    for figure in answer.figures:
+        table.add_row(*map(escape, (figure.item, figure.shown, figure.unit, figure.note)))
     console.print(table)
-    if not fits:
-        names = escape(", ".join(pools))
-        console.print(f"The pools {names} have theirs in metrics.json and in a report.")
-    resolution = metrics["power"]["resolution_s"]
-    of_pools = f"; of a pool: {run.boundary('it_power_w')}" if pools else ""
-    console.print(
-        f"Boundary: {escape(run.boundary() + of_pools)}. Peaks and ratios are of {resolution:g} s "
-        "means."
-    )
+    for pools in (table for section in others for table in section.tables):
+        if pools.title == "By pool":
+            console.print()
+            show_lines(pools.title, (pools.first, *pools.heads), list(pools.lines()))
+    of_pools = f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
+    console.print(f"Boundary: {escape(run.boundary() + of_pools)}.")
     for warning in run.manifest["warnings"]:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
-    console.print(f"Files in [bold]{escape(str(run.folder))}[/]", soft_wrap=True)
+    place = escape(str(run.folder))
+    console.print(f"Files in [bold]{place}[/]; all figures: diploee report {place}", soft_wrap=True)
+
+
+def show_lines(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of texts, numbers to the right; cells of words are broken into lines."""
+    table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for index, name in enumerate(header):
+        numeric = index > 0 and all(row[index][:1] in NUMERIC for row in rows)
+        table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
 def titled_table(title: str, header: Sequence[str], n_names: int, **looks: Any) -> Table:
@@ -132,8 +129,8 @@ def titled_table(title: str, header: Sequence[str], n_names: int, **looks: Any) 
     return table
 
 
-LEAST_NAMES = 36
-"""Width that the names of a run's metrics take at least, broken into lines [characters]."""
+NUMERIC = f"-+0123456789{NONE}"
+"""How the cells of a column of numbers begin."""
 
 WIDE = 200
 """Width of tables that nobody looks at in a terminal [characters]."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diploee.cli.display import ProgressBars
-from diploee.cli.options import Force, Quiet, options, place_option
+from diploee.cli.options import Force, Json, Quiet, options, place_option, print_written
 from diploee.errors import one_of
 from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.progress import Progress
@@ -30,13 +30,13 @@ def export_command(
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Export a run's power to the file that a planner's tool loads.
+    """Write a run's power as the file that a grid planner's tool loads.
 
     Coarser steps are exact means, so that the energy stays the same. A sidecar in JSON says units,
     zone, interval convention, leap-day rule and source.
     """
-    progress = Progress() if quiet else ProgressBars()
+    progress = Progress() if quiet or as_json else ProgressBars()
     place = export_run(run_dir, format_name, out, chosen, force=force, progress=progress)
-    if not quiet:
-        typer.echo(str(place))
+    print_written([place], as_json, quiet)

@@ -13,14 +13,13 @@ from diploee.cli.options import (
     Force,
     Fragment,
     Json,
-    Plots,
     Profiles,
     as_option,
     options,
 )
 from diploee.errors import one_of
 from diploee.importers.job_logs import JOB_LOG_FORMATS
-from diploee.learn.fragment import check_places
+from diploee.learn.fragment import check_place
 from diploee.learn.jobs.arrivals import JobFitOptions
 from diploee.learn.jobs.from_log import fit_from_log
 from diploee.learn.jobs.summary import fit_as_dict, fit_lines
@@ -60,16 +59,15 @@ def fit_command(
     profiles: Profiles = None,
     out: Fragment = None,
     force: Force = False,
-    plots: Plots = None,
     as_json: Json = False,
 ) -> None:
     """Learn from a job log when jobs come, how wide they are and how long they run.
 
     Gives a stream of a scenario with the weights of the week that predict best, months where the
     span covers them, classes with shares, durations and arrays, and, where hours, days or weeks
-    scatter more than Poisson counts, how much. Comments tell confidence limits and goodness of fit.
+    scatter more than Poisson counts, how much. Comments give confidence limits and goodness of fit.
     """
-    check_places(out, force, log, rules, scenario, plots=plots, named=as_option)
+    check_place(out, force, log, rules, scenario, named=as_option)
     fit = fit_from_log(
         log,
         ProfileLibrary.open(*(profiles or ())),
@@ -85,4 +83,4 @@ def fit_command(
         named=as_option,
     )
     data = partial(fit_as_dict, fit) if as_json else None
-    give_fragment(fit.fragment, out, force, data, partial(fit_lines, fit), plots, fit.draw)
+    give_fragment(fit.fragment, out, force, data, partial(fit_lines, fit))

@@ -10,15 +10,14 @@ import typer
 from pydantic import Field
 
 from diploee.cli.fragment import give_fragment
-from diploee.cli.options import Force, Fragment, Json, Plots, as_option, options
+from diploee.cli.options import Force, Fragment, Json, as_option, options
 from diploee.clock import zone_of
 from diploee.errors import InputError, one_of
-from diploee.files import Writing
 from diploee.importers import read_request_trace
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.plain_csv import Meaning
 from diploee.learn.calendar import FitChoices
-from diploee.learn.fragment import check_places, into_scenario, naming_the_other_command, pool_of
+from diploee.learn.fragment import check_place, into_scenario, naming_the_other_command, pool_of
 from diploee.learn.requests.fit import fit_requests, trimmed
 from diploee.learn.requests.summary import (
     fit_as_dict,
@@ -73,16 +72,15 @@ def fit_requests_command(
     stream: Annotated[str, typer.Option(help="Name of the stream.")] = "requests",
     out: Fragment = None,
     force: Force = False,
-    plots: Plots = None,
     as_json: Json = False,
 ) -> None:
     """Learn from a request trace when requests come, how they scatter and how long they are.
 
     Gives a request stream of a scenario with the weights of the week that predict best, months
     where the span covers them, the scatter of minutes, and services with shares and output lengths.
-    Model, latency cap and hardware, which no trace tells, are to be set in the result.
+    Model, latency cap and hardware, which no trace records, are to be set in the result.
     """
-    check_places(out, force, trace, scenario, plots=plots, named=as_option)
+    check_place(out, force, trace, scenario, named=as_option)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         zone_of(reading.utc_offset, "--utc-offset")
@@ -111,16 +109,11 @@ def fit_requests_command(
     text = request_stream_yaml(fit, local, rows, name=stream, pool=pool_name)
     text = into_scenario(text, base, pool_name, out, as_option)
 
-    def draw(folder: Path, files: Writing) -> list[Path]:
-        from diploee.learn.plots import plot_requests
+    def lines() -> list[str]:
+        return [*fit_remarks(fit), *fit_lines(fit), local, rows]
 
-        return plot_requests(read, fit, folder, zero_hour or 0.0, confidence, joins=files)
-
-    def tell() -> list[str]:
-        return [*fit_remarks(fit), *fit_lines(fit, read), local, rows]
-
-    data = partial(fit_as_dict, fit, read, zero_hour or 0.0, confidence) if as_json else None
-    give_fragment(text, out, force, data, tell, plots, draw)
+    data = partial(fit_as_dict, fit, zero_hour or 0.0, confidence) if as_json else None
+    give_fragment(text, out, force, data, lines)
 
 
 def _check_step(step_s: float) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from diploee.files import Writing
+from diploee.cli.options import print_result
 from diploee.learn.fragment import write_fragment
 
 
@@ -18,16 +17,14 @@ def give_fragment(
     out: Path | None,
     force: bool,
     data: Callable[[], dict[str, Any]] | None,
-    tell: Callable[[], Iterable[str]],
-    plots: Path | None = None,
-    draw: Callable[[Path, Writing], list[Path]] | None = None,
+    lines: Callable[[], Iterable[str]],
 ) -> None:
-    """Write a fragment and its pictures, where they were asked for, together; print the rest."""
-    written = write_fragment(text, out, force, plots, draw)
+    """Write a fragment where it was asked for; print the rest."""
+    write_fragment(text, out, force)
     if data is not None:
-        typer.echo(json.dumps(data(), indent=2))
+        print_result(data())
     elif out is None:
         typer.echo(text, nl=False)
     else:
-        for line in [*tell(), f"Written: {', '.join(map(str, written))}"]:
+        for line in [*lines(), f"Written: {out}"]:
             typer.echo(line)

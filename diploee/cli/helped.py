@@ -1,8 +1,9 @@
-"""Commands whose help names what an option takes in words, and ends with an example."""
+"""Commands whose help opens with a sentence and an example, and names options in words."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -32,8 +33,9 @@ EXAMPLES = {
     "ensemble": "diploee ensemble colocation_10mw --seeds 4 --out sweeps/spread",
     "fit": "diploee fit sacct.txt --workload llama2_70b_lora --out stream.yaml",
     "fit-requests": "diploee fit-requests trace.csv --out stream.yaml",
-    "deconvolve": "diploee deconvolve load.csv --scenario colocation_10mw --out weights.yaml",
-    "zeus": "diploee zeus --recurrences 50 --out recurrences.parquet",
+    "fit-models": "diploee fit-models specs.yaml --from leaderboard.json",
+    "training-trace": "diploee training-trace --nodes 16 --out my_profiles",
+    "recurring": "diploee recurring --recurrences 50 --out recurrences.parquet",
     "profiles": "diploee profiles list",
     "profiles list": "diploee profiles list --profiles my_profiles --profiles reference",
     "profiles show": "diploee profiles show llama2_70b_lora-16n-1 --out llama2.png",
@@ -52,11 +54,8 @@ EXAMPLES = {
     ),
     "profiles import mlperf-power": "diploee profiles import mlperf-power results --out measured",
     "profiles import nlr-genai": "diploee profiles import nlr-genai dataset --out measured",
-    "benchmark": "diploee benchmark training-trace --nodes 16 --out my_profiles",
-    "benchmark fit": "diploee benchmark fit specs.yaml --from leaderboard.json",
-    "benchmark training-trace": "diploee benchmark training-trace --nodes 16 --out my_profiles",
 }
-"""An example of every command and group, which its help ends with."""
+"""An example of every command and group, which its help shows behind the first sentence."""
 
 _WORDS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH", "bool": None}
 
@@ -64,7 +63,7 @@ _WORDS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH", "bo
 class _Helped:
     """Base of commands and groups."""
 
-    epilog: str | None
+    help: str | None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, which name what they take in words of the field, if at all."""
@@ -74,14 +73,15 @@ class _Helped:
         return parameters
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the example of the command."""
+        """Write the help with the example of the command behind its first sentence."""
         names: list[str] = []
         at = ctx
         while at.parent is not None:
             names.insert(0, at.info_name)
             at = at.parent
         if (example := EXAMPLES.get(" ".join(names))) is not None:
-            self.epilog = f"Example: {example}"
+            first, *rest = (self.help or "").split("\n\n")
+            self.help = "\n\n".join([first, f"Example: {example}", *rest])
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
@@ -110,7 +110,18 @@ def _default_shown(parameter: Any, **asked: Any) -> str:
 
 
 class Command(_Helped, TyperCommand):
-    """A command."""
+    """A command, whose long parts show a bar each unless it is quiet or prints JSON."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        is_silent = ctx.params.get("quiet") or ctx.params.get("as_json")
+        if is_silent or not sys.stderr.isatty():
+            return super().invoke(ctx)
+        from diploee.cli.display import ProgressBars
+        from diploee.progress import watched_by
+
+        with watched_by(ProgressBars()):
+            return super().invoke(ctx)
 
 
 class Group(_Helped, TyperGroup):

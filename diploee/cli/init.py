@@ -1,4 +1,4 @@
-"""`diploee init`: five questions, and a commented scenario that runs."""
+"""`diploee init`: seven questions, and a commented scenario that runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from diploee.cli.options import Force, place_option
+from diploee.cli.options import Force, Json, place_option, print_result
 from diploee.errors import InputError, OutputExistsError, ScenarioError
 from diploee.scenario.starter import Site, starter_text
 
 DRAFT_NODES = 1000
 """Nodes of the site whose power says how many make the one that is asked for."""
+
+
+NOTHING_LET = {"training_share": 0.0, "colocation_share": 0.0}
+"""Stands in for shares that are not answered yet."""
 
 
 def _option(name: str, **more: Any) -> Any:
@@ -24,6 +28,8 @@ def _option(name: str, **more: Any) -> Any:
 def init_command(
     poi_mw: Annotated[float | None, _option("poi_mw")] = None,
     training_share: Annotated[float | None, _option("training_share")] = None,
+    colocation_share: Annotated[float | None, _option("colocation_share")] = None,
+    largest_job: Annotated[float | None, _option("largest_job")] = None,
     occupancy: Annotated[float | None, _option("occupancy")] = None,
     time_zone: Annotated[str | None, _option("time_zone", metavar="ZONE")] = None,
     climate: Annotated[str | None, _option("climate", metavar="STATION")] = None,
@@ -32,8 +38,9 @@ def init_command(
     ] = False,
     out: Annotated[Path, place_option("The scenario file.")] = Path("my_site.yaml"),
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
-    """Write a commented scenario of a site at its meter from the answers to five questions.
+    """Write a first scenario of your site from the answers to seven questions.
 
     What is given as an option is not asked. The file validates and runs as it is; what in it is
     assumed is marked.
@@ -55,36 +62,39 @@ def init_command(
     given = {
         "poi_mw": poi_mw,
         "training_share": training_share,
+        "colocation_share": colocation_share,
+        "largest_job": largest_job,
         "occupancy": occupancy,
         "time_zone": time_zone,
         "climate": climate,
     }
-    for name, value in given.items():
-        if value is not None:
-            _site({name: value})
-    for name in (name for name, value in given.items() if value is None and not defaults):
-        given[name] = _asked(name)
-    site = _site({name: value for name, value in given.items() if value is not None})
+    answers = {name: value for name, value in given.items() if value is not None}
+    _site(NOTHING_LET | answers)
+    for name in (name for name in given if name not in answers and not defaults):
+        answers[name] = _asked(name, answers)
+    site = _site(answers)
     with whole_file(out, force) as path:
-        path.write_text(starter_text(site, out.stem, DRAFT_NODES), encoding="utf-8")
+        draft_site = site.model_copy(update={"largest_job": 0.0})  # whose job is of given nodes
+        path.write_text(starter_text(draft_site, out.stem, DRAFT_NODES), encoding="utf-8")
         size = {"facility.size": {"poi_mw": site.poi_mw}}
         draft = load_scenario(path, values=size)
         n_nodes = settle(draft, load_inputs(draft)).facility.n_nodes
         path.write_text(starter_text(site, out.stem, n_nodes), encoding="utf-8")
         load_scenario(path)
-    typer.echo(f"{out}: written; now: diploee run {out} --engine compiled")
+    words = f"{out}: written; now: diploee run {out} --engine compiled"
+    print_result({"written": [out], "n_nodes": n_nodes}, [words], as_json=as_json)
 
 
 def _site(answers: dict[str, Any]) -> Site:
     from diploee.plain_data import checked
 
     def where(place: tuple[str | int, ...]) -> str:
-        return f"--{str(place[0]).replace('_', '-')}"
+        return f"--{str(place[0]).replace('_', '-')}" if place else "the shares"
 
     return checked(answers, Site, where, lambda problems: InputError("; ".join(problems)))
 
 
-def _asked(name: str) -> Any:
+def _asked(name: str, answers: dict[str, Any]) -> Any:
     """Return the answer to a question; ask again until it is one."""
     from diploee.scenario.yaml_lines import read_value
 
@@ -102,6 +112,6 @@ def _asked(name: str) -> Any:
             return field.default
         try:
             value = text if field.annotation is not float else read_value(text, "answer")
-            return getattr(_site({name: value}), name)
+            return getattr(_site(NOTHING_LET | answers | {name: value}), name)
         except (InputError, ScenarioError) as error:
             typer.echo("; ".join(error.problems), err=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Json, shipped_names
+from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
 from diploee.metrics.limits import LimitReport, check_limits, load_limits, shipped_limits
-from diploee.metrics.limits.mitigation import Mitigation, mitigate
+from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import open_run
-from diploee.reports.limits_section import SweepVerdicts, share_line, sweep_verdicts
+from diploee.reports.limit_charts import SweepVerdicts, share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
 
 EXIT_CODES = {"violated": 3, "not assessable": 4}
@@ -44,7 +43,7 @@ def limits_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a run against limits on ramps, swings, bands, demand and reactive power."""
+    """Check a run against a grid operator's limits, such as those on ramps."""
     if presets:
         _show_presets(as_json)
         return
@@ -55,7 +54,7 @@ def limits_command(
         _show_sweep(sweep_verdicts(read_sweep(run_dir), loaded), fail, as_json)
         return
     report = check_limits(open_run(run_dir), loaded)
-    _show(report, (*report.head(), *report.lines()), as_json)
+    print_result(report.as_dict(), (*report.head(), *report.lines()), as_json=as_json)
     _end([report], fail)
 
 
@@ -64,14 +63,9 @@ def battery_command(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     as_json: Json = False,
 ) -> None:
-    """Find the smallest battery that keeps a run's ramps, swings, bands and lines within limits."""
+    """Find the smallest battery that keeps a run within limits."""
     found = mitigate(open_run(run_dir), load_limits(limits))
-    _show(found, found.lines(), as_json)
-
-
-def _show(found: LimitReport | Mitigation, lines: Iterable[str], as_json: bool) -> None:
-    for line in [json.dumps(found.as_dict(), indent=2)] if as_json else lines:
-        typer.echo(line)
+    print_result(found.as_dict(), found.lines(), as_json=as_json)
 
 
 def _end(reports: Sequence[LimitReport], fail: bool) -> None:
@@ -83,22 +77,20 @@ def _end(reports: Sequence[LimitReport], fail: bool) -> None:
 
 def _show_sweep(found: SweepVerdicts, fail: bool, as_json: bool) -> None:
     runs = [run for of_point in found.verdicts for run in of_point]
-    if as_json:
-        typer.echo(json.dumps({name: report.as_dict() for name, report in runs}, indent=2))
-    else:
-        typer.echo(f"{found.limits.name}: {share_line(found)}".removeprefix(": "))
-        for line in filter(None, (found.limits.origin, *found.limits.notes)):
-            typer.echo(line)
-        for name, report in runs:
-            typer.echo(f"{name}: {report.verdict_line()}")
+    lines = [
+        f"{found.limits.name}: {share_line(found)}".removeprefix(": "),
+        *filter(None, (found.limits.origin, *found.limits.notes)),
+        *(f"{name}: {report.verdict_line()}" for name, report in runs),
+    ]
+    print_result({name: report.as_dict() for name, report in runs}, lines, as_json=as_json)
     _end([report for _, report in runs], fail)
 
 
 def _show_presets(as_json: bool) -> None:
     found = {name: load_limits(path) for name, path in shipped_limits().items()}
-    if as_json:
-        printed = {name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()}
-        typer.echo(json.dumps(printed, indent=2))
-        return
-    for name, limits in found.items():
-        typer.echo(f"{name}: {limits.name}; {limits.origin or 'an example, no standard'}")
+    content = {name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()}
+    lines = (
+        f"{name}: {limits.name}; {limits.origin or 'an example, no standard'}"
+        for name, limits in found.items()
+    )
+    print_result(content, lines, as_json=as_json)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -35,6 +36,24 @@ def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> An
         return local_place(text, option)
 
     return typer.Option(option, parser=place, metavar=metavar, help=words)
+
+
+def print_result(
+    content: object, lines: Iterable[str] = (), *, as_json: bool = True, quiet: bool = False
+) -> None:
+    """Print the result of a command: as JSON, alone on standard output, or in lines of words."""
+    from diploee.plain_data import plain
+
+    if as_json:
+        lines = [json.dumps(plain(content), indent=2, default=str)]
+    for line in () if quiet and not as_json else lines:
+        typer.echo(line)
+
+
+def print_written(paths: Iterable[Path], as_json: bool, quiet: bool = False) -> None:
+    """Print the files and folders that a command wrote."""
+    places = [str(path) for path in paths]
+    print_result({"written": places}, places, as_json=as_json, quiet=quiet)
 
 
 def as_option(name: str) -> str:
@@ -72,7 +91,6 @@ Fragment = Annotated[
     Path | None,
     place_option("YAML file of the stream, or of --scenario with it; else it is printed."),
 ]
-Plots = Annotated[Path | None, place_option("Folder of pictures of the fit.", "--plots")]
 
 
 def options(**spelt: str) -> Callable[[Command], Command]:
@@ -202,7 +220,7 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
         if not isinstance(error.__cause__, ValidationError):
             raise
         problems = plain_problems(error.__cause__, model, given)
-        raise InputError("; ".join(f"{where(at)}: {told}" for at, told in problems)) from error
+        raise InputError("; ".join(f"{where(at)}: {why}" for at, why in problems)) from error
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diploee.cli.helped import App
-from diploee.cli.options import Force, Json, Profiles, place_option
+from diploee.cli.options import Force, Json, Profiles, place_option, print_result
 from diploee.cli.profiles_import import import_app
 from diploee.cli.profiles_record import record_command
 from diploee.errors import plural
@@ -65,7 +64,7 @@ def _check_command(
         ]
         files = [{"path": str(file.path), "problems": list(file.problems)} for file in bad]
         result = {"n_files": len(checked.files), "classes": classes, "bad_files": files}
-        typer.echo(json.dumps(result, indent=2))
+        print_result(result)
     else:
         for file in bad:
             for problem in file.problems:
@@ -94,13 +93,12 @@ def compare_command(
     strongest line and the swings up to 0.25 Hz; each the mean over the
     profiles of a class. The difference is that of A from B.
     """
-    from diploee.plain_data import plain
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.compare import compare
 
     differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
     if as_json:
-        typer.echo(json.dumps(plain([asdict(d) for d in differences]), indent=2))
+        print_result([asdict(d) for d in differences])
     else:
         show_differences(differences, first, second)
 
@@ -155,7 +153,7 @@ def _value(value: float, pattern: str) -> str:
 
 
 @profiles_app.command("list")
-def _list_profiles(profiles: Profiles = None) -> None:
+def _list_profiles(profiles: Profiles = None, as_json: Json = False) -> None:
     """List the profiles of a library."""
     from diploee.cli.display import show_table
     from diploee.profiles import ProfileLibrary
@@ -173,6 +171,13 @@ def _list_profiles(profiles: Profiles = None) -> None:
         )
         for index, profile in enumerate(library.entries)
     ]
+    if as_json:
+        keys = (
+            *("profile", "workload", "n_nodes", "duration_s", "mean_power_kw"),
+            *("mean_node_power_w", "kind"),
+        )
+        print_result([dict(zip(keys, row, strict=True)) for row in rows])
+        return
     header = ("profile", "workload", "nodes", "time [s]", "mean kW", "W/node", "kind")
     show_table(plural(len(library), "profile"), header, rows)
 
@@ -185,6 +190,7 @@ def _show_profile(
     ] = None,
     profiles: Profiles = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Draw a profile to a PNG and print where it comes from."""
     from diploee.profiles import ProfileLibrary
@@ -196,9 +202,9 @@ def _show_profile(
         check_file_name(profile_id)
     place = out or Path(f"{profile_id}.png")
     plot_profile(profile, place, force)
-    for label, text in _facts(profile).items():
-        typer.echo(f"{label:<10}{text}")
-    typer.echo(f"{'drawn to':<10}{place}")
+    facts = _facts(profile) | {"drawn to": str(place)}
+    lines = (f"{label:<10}{text}" for label, text in facts.items())
+    print_result(facts, lines, as_json=as_json)
 
 
 def _facts(profile: PowerProfile) -> dict[str, str]:

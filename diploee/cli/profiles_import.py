@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diploee.cli.helped import App
-from diploee.cli.options import Force, Quiet, ToLibrary, naming_options, options, place_option
+from diploee.cli.options import (
+    Force,
+    Json,
+    Quiet,
+    ToLibrary,
+    naming_options,
+    options,
+    place_option,
+    print_result,
+)
 from diploee.errors import plural
 from diploee.importers.power_logs.options import (
     MLPerfOptions,
@@ -22,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diploee.importers.power_logs.curves import SkippedRun
-    from diploee.importers.power_logs.nlr_genai import DatasetImport
 
 import_app = App(
     help="Import measured power as profiles, a command per format.", no_args_is_help=True
@@ -51,13 +60,14 @@ def _import_wattameter_command(
     new: WattAMeterOptions,
     out: ToLibrary,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Import WattAMeter logs of one job, on one or many nodes.
 
     Reads pairs of NVML and RAPL logs of every WattAMeter generation, a pair
     per node, and sums them over the time that they share.
     """
-    _import(files, "wattameter", out, force, new)
+    _import(files, "wattameter", out, force, new, as_json)
 
 
 @import_app.command("plain")
@@ -67,6 +77,7 @@ def _import_plain_command(
     new: PlainOptions,
     out: ToLibrary,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Import a CSV or Parquet table of power in time.
 
@@ -76,7 +87,7 @@ def _import_plain_command(
     energy. What is not given, such as the averaging, is unknown, and no more
     bandwidth is claimed than GPU drivers leave, which average over 1 s.
     """
-    _import([file], "plain", out, force, new)
+    _import([file], "plain", out, force, new, as_json)
 
 
 @import_app.command("nvidia-smi")
@@ -88,6 +99,7 @@ def _import_nvidia_smi_command(
     new: NvidiaSmiOptions,
     out: ToLibrary,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Import GPU power from nvidia-smi logs in CSV.
 
@@ -95,7 +107,7 @@ def _import_nvidia_smi_command(
     --format=csv -lms 100, with units or without. power.draw is an average
     over 1 s on most GPUs; power.draw.instant is not, and goes before it.
     """
-    _import(files, "nvidia-smi", out, force, new)
+    _import(files, "nvidia-smi", out, force, new, as_json)
 
 
 @import_app.command("mlperf-power")
@@ -105,14 +117,15 @@ def _import_mlperf_power_command(
     new: MLPerfOptions,
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
-    """Import power logs of MLPerf Training and MLPerf Inference.
+    """Import power logs of MLPerf Training.
 
-    Reads node logs of Training (node_K.txt, on the AC or the DC side of the
-    power supplies) with their events, and the power analyser's logs of
-    Inference (spl.txt), a profile per run, at the readings' own interval.
+    Reads node logs (node_K.txt, on the AC or the DC side of the power
+    supplies) with their events, a profile per run, at the readings' own
+    interval.
     """
-    _import([folder], "mlperf-power", out, force, new)
+    _import([folder], "mlperf-power", out, force, new, as_json)
 
 
 @import_app.command("nlr-genai")
@@ -120,25 +133,19 @@ def _import_mlperf_power_command(
 def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
-    origin: Annotated[
-        Literal["auto", "raw", "aggregated"],
-        typer.Option("--from", help="Raw logs, published sums, or sums where logs are missing."),
-    ] = "auto",
-    what: Annotated[
-        Literal["training", "inference", "all"],
-        typer.Option(help="Training jobs, tests of served models, or both."),
-    ] = "training",
     against: Annotated[
         str, typer.Option(metavar="DIR", help="Library to compare the measured classes with.")
     ] = "reference",
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Import the data set of arXiv:2604.07345 (doi:10.7799/3025227).
+    """Import the training runs of arXiv:2604.07345 (doi:10.7799/3025227).
 
-    The profiles get the class names and node counts of the shipped reference
-    profiles, so that '--profiles LIB' takes measured ones with nothing else
-    changed. Runs that can't be read are left out and listed with their cause.
+    Takes raw logs, and published sums where logs are missing. The profiles get
+    the class names and node counts of the shipped reference profiles, so that
+    '--profiles LIB' takes measured ones with nothing else changed. Runs that
+    can't be read are left out and listed with their cause.
     """
     from diploee.cli.display import ProgressBars
     from diploee.cli.profiles import show_differences
@@ -151,32 +158,27 @@ def _import_nlr_genai_command(
     done = import_nlr_genai(
         folder,
         out,
-        origin=origin,
-        what=what,
         force=force,
-        progress=Progress() if quiet else ProgressBars(),
+        progress=Progress() if quiet or as_json else ProgressBars(),
     )
-    if quiet:
+    if as_json:
+        content = asdict(done)
+        print_result({"written": content.pop("paths"), **content})
+    if quiet or as_json:
         return
-    _tell(done, out)
+    origins = ", ".join(f"{n} from {name}" for name, n in done.n_by_origin.items())
+    typer.echo(f"{out}: {plural(len(done.paths), 'profile')}, {origins}")
+    _show_skipped(done.skipped)
     differences = compare(ProfileLibrary.open(out), against_library)
     show_differences(differences, str(out), against)
-    missing = [d for d in differences if d.first is None and what != "inference"]
+    missing = [d for d in differences if d.first is None]
     if missing:
         classes = ", ".join(f"{d.workload} on {plural(d.n_nodes, 'node')}" for d in missing)
         typer.echo(f"Not measured: {classes}.")
         typer.echo(f"For these, give '--profiles {out} --profiles {against}' to a run.")
 
 
-def _tell(done: DatasetImport, out: Path) -> None:
-    origins = ", ".join(f"{n} from {name}" for name, n in done.n_by_origin.items())
-    typer.echo(f"{out}: {plural(len(done.paths), 'profile')}, {origins}")
-    _tell_skipped(done.skipped)
-    if done.n_left_out:
-        typer.echo(f"{plural(done.n_left_out, 'run')} of another kind left out (--what all).")
-
-
-def _tell_skipped(skipped: Sequence[SkippedRun]) -> None:
+def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
     from diploee.importers.power_logs.curves import by_cause
 
     if skipped:
@@ -186,13 +188,20 @@ def _tell_skipped(skipped: Sequence[SkippedRun]) -> None:
         typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
 
 
-def _import(files: list[Path], source_format: str, out: Path, force: bool, new: Reading) -> None:
+def _import(
+    files: list[Path], source_format: str, out: Path, force: bool, new: Reading, as_json: bool
+) -> None:
     """Add profiles to a library and say what was imported and repaired."""
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
 
     with naming_options(**OPTIONS):
         profiles = read_profiles(files, source_format, **new.model_dump())
-    for profile, place in zip(profiles, add_profiles(profiles, out, force, files), strict=True):
+    places = add_profiles(profiles, out, force, files)
+    skipped = getattr(profiles, "skipped", ())
+    if as_json:
+        print_result({"written": places, "skipped": [asdict(run) for run in skipped]})
+        return
+    for profile, place in zip(profiles, places, strict=True):
         typer.echo(
             f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
             f"mean {profile.mean_power_w:,.1f} W"
@@ -200,4 +209,4 @@ def _import(files: list[Path], source_format: str, out: Path, force: bool, new: 
         for cause, n in profile.provenance.counts.items():
             if n:
                 typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
-    _tell_skipped(getattr(profiles, "skipped", ()))
+    _show_skipped(skipped)

@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -57,19 +56,14 @@ def record_command(
     source_format, recorder = _recorder(interval_s)
     logs = Path(mkdtemp(prefix="diploee-record-"))
     try:
-        with _recording(recorder, logs):
-            before_j, code, after_j = _counters_j(), _run(command), _counters_j()
+        code, notes = _recorded(command, recorder, logs)
         settings: dict[str, Any] = new.model_dump(exclude={"profile_id", "n_nodes"})
         settings["step_ms"] = max(1, round(1000 * interval_s))
-        files = [logs] if source_format == "wattameter" else [logs / "nvidia-smi.csv"]
-        (profile,) = read_profiles(files, source_format, **settings)
-        notes = f"{Path(command[0]).name} ended with {code}"
-        if before_j is not None and after_j is not None:
-            notes += f"; the GPUs' energy counters moved by {after_j - before_j:,.1f} J meanwhile"
+        (profile,) = read_profiles([logs], source_format, **settings)
         noted = replace(profile.provenance, notes=f"{profile.provenance.notes}; {notes}")
         (place,) = add_profiles([replace(profile, **job, provenance=noted)], out, force, [])
     except BaseException:
-        if _begun(logs):
+        if _has_readings(logs):
             remedy = f"import them with 'diploee profiles import {source_format}'"
             typer.echo(f"diploee: the logs are in {logs}; {remedy}", err=True)
         else:
@@ -88,8 +82,8 @@ def _recorder(interval_s: float) -> tuple[str, list[str]]:
             "nvidia-smi is not on PATH, so the command was not run; record on a machine with an "
             "NVIDIA driver, or measure otherwise and use 'diploee profiles import plain'"
         )
-    beside = str(Path(sys.executable).parent)
-    wattameter = shutil.which("wattameter") or shutil.which("wattameter", path=beside)
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    wattameter = shutil.which("wattameter", path=path)
     if wattameter and any(os.access(p, os.R_OK) for p in POWERCAP.glob("*:*/energy_uj")):
         return "wattameter", [wattameter, "--tracker", f"{interval_s:g},nvml-power,rapl"]
     why = "RAPL can't be read" if wattameter else "for these: pip install 'diploee[record]'"
@@ -100,37 +94,39 @@ def _recorder(interval_s: float) -> tuple[str, list[str]]:
     return "nvidia-smi", [smi, *query, "-lms", f"{1000 * interval_s:.0f}"]
 
 
-@contextmanager
-def _recording(recorder: list[str], logs: Path) -> Iterator[None]:
-    """Record while the block lasts, from the first reading on."""
-    # In a session of its own: what interrupts the command must not cut the logs.
-    meter = subprocess.Popen(recorder, cwd=logs, stdout=2, start_new_session=True)
-    try:
-        while not _begun(logs):
-            if meter.poll() is not None:
-                raise InputError(f"{recorder[0]} ended without a reading; the command was not run")
-            time.sleep(0.02)
-        yield
-    finally:
-        meter.terminate()
-        meter.wait()
-
-
-def _begun(logs: Path) -> bool:
+def _has_readings(logs: Path) -> bool:
     return any(path.stat().st_size for path in logs.iterdir())
 
 
+def _recorded(command: list[str], recorder: list[str], logs: Path) -> tuple[int, str]:
+    """Run a command while its power is recorded; return its exit code as shells do, and notes."""
+    # In a session of its own: what interrupts the command must not cut the logs.
+    with subprocess.Popen(recorder, cwd=logs, stdout=2, start_new_session=True) as meter:
+        try:
+            while not _has_readings(logs):
+                if meter.poll() is not None:
+                    problem = "ended without a reading; the command was not run"
+                    raise InputError(f"{recorder[0]} {problem}")
+                time.sleep(0.02)
+            before_j, code, after_j = _counters_j(), _run(command), _counters_j()
+        finally:
+            meter.terminate()
+    notes = f"{Path(command[0]).name} ended with {code}"
+    if before_j is not None and after_j is not None:
+        notes += f"; the GPUs' energy counters moved by {after_j - before_j:,.1f} J meanwhile"
+    return code, notes
+
+
 def _run(command: list[str]) -> int:
-    """Run a command to its end, also where interrupted; return its exit code as shells do."""
     with subprocess.Popen(command) as process:
         try:
-            process.wait()
+            code = process.wait()
         except BaseException:
             with suppress(subprocess.TimeoutExpired):  # a terminal interrupts both
                 process.wait(PATIENCE_S)
             process.terminate()
             raise
-    return 128 - process.returncode if process.returncode < 0 else process.returncode
+    return code if code >= 0 else 128 - code
 
 
 def _counters_j() -> float | None:

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Force, Quiet, place_option
+from diploee.cli.options import Force, Json, Quiet, place_option, print_result, print_written
+from diploee.outputs.sections import as_dict
 from diploee.reports import write_report
-from diploee.reports.datasheet_files import write_datasheet
+from diploee.reports.build import build_report
+from diploee.reports.datasheet import write_datasheet
 
 Verdicts = Annotated[
     list[str] | None,
@@ -36,11 +38,25 @@ def report_command(
         Path | None, place_option("Also write each figure as SVG to a folder.", "--svg", "DIR")
     ] = None,
     limits: Verdicts = None,
+    by_load: Annotated[
+        bool,
+        typer.Option(
+            "--by-load", help="Split the stacks by stream and service, of 'run --by-load'."
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Write one HTML page, which needs no network, from run folders or a sweep."""
-    written = write_report(folders, out, png=png, svg=svg, force=force, limits=limits or ())
+    """Draw runs or a sweep on one HTML page, which needs no network."""
+    if as_json:
+        found = build_report(folders, limits or (), drawn=False)
+        content = {"title": found.title, "sections": as_dict(found.sections)}
+        print_result({**content, "warnings": found.warnings})
+        return
+    written = write_report(
+        folders, out, png=png, svg=svg, force=force, limits=limits or (), by_load=by_load
+    )
     if quiet:
         return
     typer.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
@@ -68,12 +84,11 @@ def datasheet_command(
     xlsx: Annotated[Path | None, place_option("Also as a workbook.", "--xlsx")] = None,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Write what an interconnection asks of a load on one page: demand, ramps, limits, sources."""
+    """Write the page that a utility asks of a load: demand, ramps, limits, sources."""
     written = write_datasheet(
         run_dir, out, csv_file=csv, xlsx=xlsx, limits=limits or (), peaks=peaks,
         force=force,
     )  # fmt: skip
-    if not quiet:
-        for place in written:
-            typer.echo(str(place))
+    print_written(written, as_json, quiet)

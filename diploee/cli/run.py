@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option, shipped_names
+from diploee.cli.options import (
+    Force,
+    Json,
+    Profiles,
+    Quiet,
+    options,
+    place_option,
+    print_result,
+    shipped_names,
+)
 
 if TYPE_CHECKING:
     from diploee.scenario import Scenario
@@ -54,6 +62,12 @@ def run_command(
             "--event-windows", "--zooms", help="Also keep the worst moments at 0.1 s, in zooms/."
         ),
     ] = False,
+    by_load: Annotated[
+        bool,
+        typer.Option(
+            "--by-load", help="Also keep the power of each stream and service, for the report."
+        ),
+    ] = False,
     dask: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +79,7 @@ def run_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate a scenario and write its run folder."""
+    """Simulate the power of a data center and write the results to a folder."""
     from diploee.cli.display import ProgressBars, show_run
     from diploee.profiles import ProfileLibrary
     from diploee.progress import Progress
@@ -86,6 +100,7 @@ def run_command(
             engine=engine,
             force=force,
             event_windows=event_windows,
+            by_load=by_load,
             executor=executor,
             progress=ProgressBars() if show else Progress(),
         )
@@ -95,7 +110,7 @@ def run_command(
             "warnings": result.manifest["warnings"],
             "metrics": result.metrics,
         }
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        print_result(content)
     elif show:
         show_run(result)
 
@@ -132,8 +147,9 @@ def validate(
     seed: SeedOption = None,
     profiles: Profiles = None,
     set_: SetOption = None,
+    as_json: Json = False,
 ) -> None:
-    """Check a scenario and its profiles without running it."""
+    """Check a scenario for mistakes, and forecast the time and memory of a run."""
     from diploee.profiles import ProfileLibrary
     from diploee.simulation import check
 
@@ -141,13 +157,25 @@ def validate(
     found = check(resolved, ProfileLibrary.open(*(profiles or ())))
     facility = found.scenario.facility
     rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
-    typer.echo(
+    words = (
         f"{resolved.name}: valid; {facility.n_nodes:,} nodes{rated}, "
         f"{found.n_classes} job classes, "
         f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
         f"hash {resolved.sha256()[:8]}; a run takes {found.forecast.words()}"
     )
-    for text in found.warnings:
+    content = {
+        "name": resolved.name,
+        "n_nodes": facility.n_nodes,
+        "rated_mw": found.rated_mw,
+        "n_job_classes": found.n_classes,
+        "n_intervals": resolved.n_intervals,
+        "resolution_s": resolved.resolution_ms / 1000,
+        "sha256": resolved.sha256(),
+        "forecast": asdict(found.forecast),
+        "warnings": found.warnings,
+    }
+    print_result(content, [words], as_json=as_json)
+    for text in () if as_json else found.warnings:
         typer.echo(f"Warning: {text}", err=True)
 
 

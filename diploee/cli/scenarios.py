@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diploee.cli.helped import App
-from diploee.cli.options import Force, Json, place_option, shipped_names
+from diploee.cli.options import (
+    Force,
+    Json,
+    place_option,
+    print_result,
+    print_written,
+    shipped_names,
+)
 
 if TYPE_CHECKING:
     from diploee.top_level import ShippedKind
@@ -36,7 +42,7 @@ def _list_scenarios(as_json: Json = False) -> None:
     rows = [(name, kind, about) for kind in KINDS for name, about in scenarios(kind).items()]
     if as_json:
         names = ("name", "kind", "description")
-        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        print_result([dict(zip(names, row, strict=True)) for row in rows])
     else:
         show_table("Shipped with diploee", ("name", "kind", "holds"), rows)
 
@@ -52,6 +58,7 @@ def _copy_scenario(
     name: Name,
     out: Annotated[Path | None, place_option("The copy; NAME.yaml by default.")] = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Copy a shipped file, to change it into one's own."""
     from diploee.files import whole_file
@@ -60,7 +67,7 @@ def _copy_scenario(
     place = out or Path(f"{name}.yaml")
     with whole_file(place, force) as path:
         path.write_bytes(source.read_bytes())
-    typer.echo(str(place))
+    print_written([place], as_json)
 
 
 def _found(name: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -12,15 +11,16 @@ import typer
 from pydantic import Field, PositiveInt
 
 from diploee.cli import EXIT_FAILED, Interrupted, interrupt_at_once
-from diploee.cli.options import options, shipped_names
-from diploee.cli.sweep_display import SweepProgressBar, show_ensemble, show_failures, show_sweep
+from diploee.cli.display import ProgressBars
+from diploee.cli.options import options, print_result, shipped_names
+from diploee.cli.sweep_display import show_ensemble, show_failures, show_sweep
 from diploee.errors import InputError
 from diploee.model import Model
+from diploee.progress import Progress
 from diploee.schedule.schedule import Engine
 from diploee.sweeps import (
     Executor,
     Sweep,
-    SweepProgress,
     SweepResult,
     load_ensemble,
     load_sweep,
@@ -80,7 +80,7 @@ def sweep_command(
     ],
     running: Running,
 ) -> None:
-    """Run a scenario over axes and seeds; go on where an interrupted sweep stopped."""
+    """Run a scenario many times, over values of its keys; resume where it stopped."""
     sweep = load_sweep(file)
     if running.dry_run:
         _forecast(sweep, running)
@@ -113,7 +113,7 @@ def ensemble_command(
         ),
     ] = None,
 ) -> None:
-    """Run many seeds (and draws); show percentiles, the seeds needed and the causes of spread."""
+    """Run a scenario with many seeds, to see how far its results scatter and why."""
     sweep = load_ensemble(scenario, seeds, accuracy)
     if running.dry_run:
         _forecast(sweep, running)
@@ -130,7 +130,7 @@ def _forecast(sweep: Sweep, running: Running) -> None:
     n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
     n_runs, found = forecast(sweep, n_workers, running.profiles, running.max_runs)
     if running.as_json:
-        sys.stdout.write(json.dumps({"n_runs": n_runs, **asdict(found)}, indent=2) + "\n")
+        print_result({"n_runs": n_runs, **asdict(found)})
     else:
         amount = f"{n_runs:,} runs on {n_workers} of {usable_cores()} cores"
         typer.echo(f"{sweep.name}: {amount} take {found.words()}; nothing was run")
@@ -146,7 +146,7 @@ def _run(sweep: Sweep, running: Running) -> SweepResult:
             profiles=running.profiles,
             engine=running.engine,
             max_runs=running.max_runs,
-            progress=SweepProgress() if running.quiet or running.as_json else SweepProgressBar(),
+            progress=Progress() if running.quiet or running.as_json else ProgressBars(),
         )
     except (Interrupted, KeyboardInterrupt):
         sys.stderr.write("diploee: finished runs are kept; the same command goes on from there\n")
@@ -181,7 +181,7 @@ def _end(result: SweepResult, running: Running) -> None:
             "failed": result.failed,
             "runs": result.summary.to_pylist(),
         }
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        print_result(content)
     for run, error in result.failed.items() if running.quiet or running.as_json else ():
         sys.stderr.write(f"diploee: run {run} failed: {error}\n")
     if result.failed:

@@ -1,10 +1,8 @@
-"""The display of a sweep: progress with the time left, a table of the points, one of the spread."""
+"""The display of a sweep: a table of the points, one of the spread."""
 
 from __future__ import annotations
 
-import sys
 import textwrap
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,15 +10,12 @@ import pyarrow.compute as pc
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from diploee.cli.display import titled_table
 from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
-from diploee.sweeps import RunTask, Sweep, SweepProgress, SweepResult
-from diploee.sweeps.task import Outcome
+from diploee.sweeps import Sweep, SweepResult
 from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
@@ -32,76 +27,8 @@ T = TypeVar("T")
 
 MAX_ROWS = 40
 MAX_FAILURES = 10
-LINE_EVERY_S = 30.0
-"""Where standard error is no terminal, a line of progress comes so often."""
-
 COLUMN_WIDTH = 12
 """Of a column in the tables; metrics that do not fit the terminal are left to the file."""
-
-
-class SweepProgressBar(SweepProgress):
-    """Draws the progress on standard error, with an estimate of the time left."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._progress: RichProgress | None = None
-        self._n_runs = self._n_before = self._n_done = self._n_failed = 0
-        self._cost = self._cost_done = 0.0
-        self._started_s = self._said_s = 0.0
-
-    def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
-        """Start the clock and the bar."""
-        self._n_runs, self._n_before = n_runs, n_runs - len(tasks)
-        self._cost = sum(task.cost for task in tasks)
-        self._started_s = self._said_s = time.monotonic()
-        if self._n_before:
-            self._console.print(f"{self._n_before:,} of {n_runs:,} runs are complete already")
-        if self._console.is_terminal:
-            columns = (
-                SpinnerColumn(),
-                BarColumn(bar_width=30),
-                TimeElapsedColumn(),
-                TextColumn("{task.description}"),
-            )
-            self._progress = RichProgress(*columns, console=self._console, transient=True)
-            self._progress.add_task(self._text(), total=self._cost)
-            self._progress.start()
-
-    def ended(self, task: RunTask, outcome: Outcome) -> None:
-        """Move on by the cost of a run."""
-        self._n_done += 1
-        self._n_failed += outcome.status == "failed"
-        self._cost_done += task.cost
-        if self._progress is not None:
-            self._progress.update(
-                self._progress.task_ids[0], completed=self._cost_done, description=self._text()
-            )
-        elif time.monotonic() - self._said_s > LINE_EVERY_S:
-            self._said_s = time.monotonic()
-            sys.stderr.write(f"{self._text()}\n")
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._progress is not None:
-            self._progress.stop()
-
-    def _text(self) -> str:
-        failed = f", {self._n_failed:,} failed" if self._n_failed else ""
-        return f"{self._n_before + self._n_done:,}/{self._n_runs:,} runs{failed}{self._left()}"
-
-    def _left(self) -> str:
-        """Return the time left, if the runs to come cost what those done did."""
-        if not self._cost_done:
-            return ""
-        elapsed_s = time.monotonic() - self._started_s
-        left_s = elapsed_s * (self._cost - self._cost_done) / self._cost_done
-        return f", about {_duration(left_s)} left" if left_s else ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def show_sweep(sweep: Sweep, result: SweepResult) -> None:

@@ -1,23 +1,22 @@
-"""`diploee zeus`: the trace-driven simulator of recurring training jobs, alone."""
+"""`diploee recurring`: the trace-driven simulator of recurring training jobs, alone."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
 from pydantic import Field
 
 from diploee.cli.display import show_table
-from diploee.cli.options import Force, Json, naming_options, options, place_option
+from diploee.cli.options import Force, Json, options, place_option, print_result
 from diploee.errors import InputError, WorkloadError, one_of, shown
 from diploee.files import check_file
 from diploee.model import MAX_SEED, Model
 from diploee.neighbours.zeus import (
-    Recurrences,
     Savings,
     TrainingTraces,
     TrainingWorkload,
@@ -31,9 +30,14 @@ from diploee.neighbours.zeus import (
     summarize,
     write_recurrences,
 )
-from diploee.neighbours.zeus.results import SETTLED_FROM, WorkloadSummary
-from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
+from diploee.neighbours.zeus.simulator import (
+    MAX_RECURRENCES,
+    SETTLED_FROM,
+    WorkloadSummary,
+    settings_of,
+)
 from diploee.neighbours.zeus.workload import default_pair
+from diploee.plain_data import checked
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 
@@ -92,7 +96,7 @@ def zeus_command(
     ] = None,
     eta: Annotated[float, typer.Option(help="Weight of energy in the cost, 0 to 1.")] = 0.5,
     beta: Annotated[
-        float, typer.Option(help="Early stop at this multiple of the lowest cost; inf for none.")
+        float, typer.Option(help="Early stop at this multiple of the lowest cost.")
     ] = 2.0,
     groups: Annotated[
         Path | None,
@@ -105,7 +109,7 @@ def zeus_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate recurring training jobs that choose batch size and power limit (Zeus).
+    """Simulate training jobs that recur and learn to save energy, as Zeus has them.
 
     Without files it runs on SYNTHETIC traces, which no one measured (profiles/zeus).
     """
@@ -120,9 +124,7 @@ def zeus_command(
         raise InputError(f"--out is {out}, which is written as Parquet; name it *.parquet")
     if out is not None:
         check_file(out, force, inputs=(train_csv, power_csv, groups))
-    limit = power_limit if power_limit_optimizer is None else power_limit_optimizer
-    with naming_options(eta="--eta", beta="--beta"):
-        spec = ZeusSpec(optimizer, limit, eta, beta)
+    spec = _spec(optimizer, power_limit_optimizer or power_limit, eta, beta)
     traces = _traces(train_csv, power_csv, gpu)
     try:
         chosen = chosen_workloads(
@@ -141,7 +143,7 @@ def zeus_command(
     if as_json:
         content: dict[str, Any] = {
             "gpu": traces.gpu,
-            "settings": spec.settings(),
+            "settings": settings_of(spec),
             "left_out": left_out,
             "savings": {
                 name: {"energy": asdict(energy), "cost": asdict(cost)}
@@ -150,7 +152,7 @@ def zeus_command(
         }
         if summaries is not None:
             content["simulated"] = [asdict(summary) for summary in summaries]
-        typer.echo(json.dumps(content, indent=2))
+        print_result(content)
         return
     title = f"Best savings over the default pair of batch size and power limit on {traces.gpu}"
     show_table(title, *_savings_rows(spec, chosen, found))
@@ -159,7 +161,20 @@ def zeus_command(
     for cause, n in left_out.items():
         typer.echo(f"  {n:,} {cause}")
     if out is not None and result is not None:
-        typer.echo(f"{len(result.table):,} runs in {out}")
+        typer.echo(f"{len(result):,} runs in {out}")
+
+
+def _spec(optimizer: str, limit: str | float | None, eta: float, beta: float) -> ZeusSpec:
+    option = "--power-limit" if isinstance(limit, float) else "--power-limit-optimizer"
+    names = {"batch_size_optimizer": "--optimizer", "power_limit": option}
+    given = {"batch_size_optimizer": optimizer, "power_limit": limit}
+    own = {key: {"path": v} for key, v in given.items() if isinstance(v, str) and ":" in v}
+    return checked(
+        {**given, **own, "eta": eta, "beta": beta},
+        ZeusSpec,
+        lambda place: names.get(str(place[0]), f"--{place[0]}"),
+        lambda problems: WorkloadError("; ".join(problems)),
+    )
 
 
 def _traces(train_csv: Path | None, power_csv: Path | None, gpu: str | None) -> TrainingTraces:
@@ -178,7 +193,7 @@ def _simulated(
     spec: ZeusSpec,
     groups: Path | None,
     simulation: RecurrenceOptions,
-) -> Recurrences:
+) -> pd.DataFrame:
     seeds = range(simulation.seed, simulation.seed + simulation.seeds)
     if groups is None:
         return simulate_sequence(chosen, spec, simulation.recurrences, seeds)
@@ -212,7 +227,7 @@ def _savings_rows(
 
 def _show_summaries(spec: ZeusSpec, summaries: list[WorkloadSummary]) -> None:
     """Print a row for each workload that was simulated, and what its columns mean."""
-    settings = spec.settings()
+    settings = settings_of(spec)
     title = (
         f"{settings['batch_size_optimizer']} with power limit "
         f"{settings['power_limit_optimizer']}, eta {spec.eta:g}, beta {spec.beta:g}"
@@ -245,7 +260,7 @@ def _show_summaries(spec: ZeusSpec, summaries: list[WorkloadSummary]) -> None:
 
 
 def _left_out(
-    traces: TrainingTraces, chosen: list[TrainingWorkload], result: Recurrences | None
+    traces: TrainingTraces, chosen: list[TrainingWorkload], result: pd.DataFrame | None
 ) -> dict[str, int]:
     """Return what the join and the rules left out, by cause."""
     counts = Counter(
@@ -254,6 +269,6 @@ def _left_out(
     for one in chosen:
         counts.update({cause: n for cause, n in one.counts.items() if cause != "paths"})
     if result is not None:
-        n_other = result.settings.get("recurrences_of_other_datasets", 0)
-        counts["recurrences of other datasets in the group trace"] = int(str(n_other))
+        n_other = result.attrs.get("recurrences_of_other_datasets", 0)
+        counts["recurrences of other datasets in the group trace"] = n_other
     return {cause: n for cause, n in counts.items() if n}

@@ -1,4 +1,4 @@
-"""Shipped files are found, shown and copied by name; a first scenario is made from five answers."""
+"""Shipped files are found, shown and copied by name; a first scenario is made from answers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from diploee import load_scenario, open_run
 from diploee.metrics.limits import load_limits, shipped_limits
 from diploee.scenario import shipped_scenarios
 from diploee.scenario.starter import Site, starter_text
+from diploee.simulation import check
 from diploee.sweeps.loading import shipped_sweeps
 
 SHIPPED = {**shipped_scenarios(), **shipped_sweeps(), **shipped_limits()}
@@ -57,7 +58,7 @@ def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", io.StringIO("lots\n3\n\n0.5\nMars/Base\n-06:00\n\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("lots\n3\n\n0.1\n\n0.5\nMars/Base\n-06:00\n\n"))
     ended = call("init")
     assert ended.code == 0
     assert "must be a number, found 'lots'" in ended.err
@@ -65,7 +66,19 @@ def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
     scenario = load_scenario("my_site.yaml")
     assert scenario.streams["training"].target_utilization == 0.5
     nodes = {name: pool.n_nodes for name, pool in scenario.facility.pools.items()}
-    assert nodes["training"] / sum(nodes.values()) == pytest.approx(Site().training_share, abs=1e-3)
+    shares = {name: n / sum(nodes.values()) for name, n in nodes.items()}
+    assert shares["training"] + shares["pretraining"] == pytest.approx(0.7, abs=2e-3)
+    assert (shares["colocation"], shares["serving"]) == pytest.approx((0.1, 0.2), abs=2e-3)
+    assert nodes["pretraining"] / (nodes["training"] + nodes["pretraining"]) == pytest.approx(
+        Site().largest_job, abs=2e-3
+    )
+
+
+def test_shares_of_more_than_all_nodes_are_refused(tmp_path: Path) -> None:
+    shares = ("--training-share", 0.7, "--colocation-share", 0.4)
+    ended = call("init", *shares, "--defaults", "--out", tmp_path / "site.yaml")
+    assert ended.code == 2
+    assert "0.7 and colocation_share 0.4 are more than 1 together" in ended.problem
 
 
 def test_init_that_nobody_answers_names_the_option(
@@ -101,7 +114,10 @@ def test_init_replaces_a_scenario_only_and_nothing_in_a_run_folder(
 
 def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(tmp_path: Path) -> None:
     place = tmp_path / "site.yaml"
-    assert call("init", "--poi-mw", 2, "--defaults", "--out", place).code == 0
+    assert (
+        call("init", "--poi-mw", 2, "--colocation-share", 0.2, "--defaults", "--out", place).code
+        == 0
+    )
     short = ("--set", "duration=1 day", "--set", "warm_up=6 h", "--set", "resolution=15 min")
     options = ("--engine", "compiled", "-q", "--out", tmp_path / "run")
     assert call("run", place, *short, *options).code == 0
@@ -110,16 +126,37 @@ def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(tmp_path: Pa
     assert 0 < headroom["mva"] < 2
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
-@pytest.mark.parametrize("n_nodes", [7, 300])
-@pytest.mark.parametrize("zone", ["+00:00", "Europe/London", "Australia/Adelaide", "-03:30"])
+@pytest.mark.parametrize(
+    ("training", "let", "largest", "n_nodes", "zone"),
+    [
+        (0, 0, 0.5, 300, "+00:00"),
+        (0, 1, 0, 300, "+00:00"),
+        (0.01, 0, 1, 7, "Europe/London"),
+        (0.3, 0.2, 0.25, 7, "+00:00"),
+        (0.3, 0.2, 0.25, 300, "Australia/Adelaide"),
+        (0.99, 0.01, 0.01, 7, "+00:00"),
+        (1, 0, 1, 300, "-03:30"),
+    ],
+)
 def test_text_of_any_answers_is_a_valid_scenario_with_all_nodes(
-    share: float, n_nodes: int, zone: str, tmp_path: Path
+    training: float, let: float, largest: float, n_nodes: int, zone: str, tmp_path: Path
 ) -> None:
-    site = Site(training_share=share, time_zone=zone)
+    site = Site(training_share=training, colocation_share=let, largest_job=largest, time_zone=zone)
     place = tmp_path / "site.yaml"
-    place.write_text(starter_text(site, "site", n_nodes), "utf-8")
-    assert load_scenario(place).facility.n_nodes == n_nodes
+    text = starter_text(site, "site", n_nodes)
+    place.write_text(text.replace("1 year", "1 day").replace("warm_up: 1 week", ""), "utf-8")
+    scenario = load_scenario(place)
+    if zone == "+00:00":
+        check(scenario)
+    assert scenario.facility.n_nodes == n_nodes
+    if pretraining := scenario.streams.get("pretraining"):
+        assert pretraining.synchronous is not None
+        for job in pretraining.synchronous.jobs:
+            pool = scenario.facility.pools["pretraining"].n_nodes
+            assert (job.n_nodes or 0) + (job.spare_nodes or 0) == pool
+    if "colocation" in scenario.streams:
+        shipped = load_scenario("colocation_10mw").streams["training"].calendar
+        assert scenario.streams["colocation"].calendar == shipped
     weather = yaml.safe_load(place.read_text("utf-8"))["facility"]["weather"]
     standard = {"Europe/London": "+00:00", "Australia/Adelaide": "+09:30"}
     assert weather["utc_offset"] == standard.get(zone, zone)
