@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from diploee.top_level import limits as limits
     from diploee.top_level import datasheet as datasheet
     from diploee.top_level import export as export
-    from diploee.sweeps.python import sweep as sweep
-    from diploee.sweeps.python import ensemble as ensemble
+    from diploee.sweeps.execute import sweep as sweep
+    from diploee.sweeps.execute import ensemble as ensemble
     from diploee.reports.compare import compare as compare
     from diploee.top_level import fit as fit
     from diploee.errors import DiploeeError as DiploeeError

@@ -12,7 +12,7 @@ PLACES = {
     "ReplicasLoad": "diploee.neighbours.openg2g.replicas.load",
     "load_batches": "diploee.importers.serving.batches",
     "load_curves": "diploee.importers.serving.service_curves",
-    "load_replica_data": "diploee.neighbours.openg2g.replicas.replay",
+    "load_replica_data": "diploee.neighbours.openg2g.replicas.load",
     "picture": "diploee.reports.build",
     "read_cooling_points": "diploee.importers.cooling_points",
     "read_job_log": "diploee.importers.job_logs",

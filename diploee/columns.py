@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from diploee.errors import InputError, did_you_mean, one_of, shown
+from diploee.errors import Brief, InputError, did_you_mean, one_of, shown
 
 Role = Literal["device", "overhead", "loss", "cooling", "load", "source", "store", "hold"]
 """Role of a power between the devices and the meter."""
@@ -25,7 +25,7 @@ _KINDS = {"mean": "mean over the interval", "instant": "at the interval's start"
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Brief):
     """A column of the series."""
 
     name: str  # its name, without an owner

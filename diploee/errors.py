@@ -7,9 +7,10 @@ mend the input), any other `DiploeeError` with 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from difflib import get_close_matches
 from itertools import accumulate, islice
+from pathlib import PurePath
 from typing import Any
 
 LONGEST_VALUE = 60
@@ -20,6 +21,9 @@ LONGEST_LIST = 300
 
 LONGEST_LINE = 490
 """Characters of one line of an error message."""
+
+LONGEST_REPR = 200
+"""Characters of an object that a notebook shows."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -124,6 +128,38 @@ def shown(value: object) -> str:
             return f"a number of {value.bit_length()} bits"
     text = repr(value) if isinstance(value, str | int | float) else str(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+class Brief:
+    """Base of records and models: whatever they hold, they show in one line of `LONGEST_REPR`."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]  # a dataclass keeps it
+
+    def __repr__(self) -> str:
+        of: Any = type(self)
+        parts: list[str] = []
+        for name in getattr(of, "__dataclass_fields__", None) or of.model_fields:
+            parts.append(f"{name}={_sized(getattr(self, name, None))}")
+            if len(", ".join(parts)) > LONGEST_REPR - 80:
+                parts[-1:] = ["..."]
+                break
+        return f"{of.__name__}({', '.join(parts)})"
+
+    __str__ = __repr__
+
+
+def _sized(value: object) -> str:
+    """Return a value if it is short, else its type and size."""
+    if value is None or isinstance(value, str | int | float | PurePath):
+        return one_line(shown(str(value) if isinstance(value, PurePath) else value))
+    if (shape := getattr(value, "shape", None)) is not None:
+        return f"{type(value).__name__}{list(shape)}"
+    size = f"[{len(value)}]" if isinstance(value, Sized) else ""
+    return f"{type(value).__name__}{size}"
 
 
 def one_of(allowed: Iterable[object]) -> str:

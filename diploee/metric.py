@@ -15,7 +15,7 @@ from math import inf, isfinite, isnan
 from numbers import Real
 from typing import Any, Literal, NoReturn
 
-from diploee.errors import InputError, one_line, one_of, shown
+from diploee.errors import Brief, InputError, one_line, one_of, shown
 from diploee.units import W_PER_MW, PowerUnit
 
 NONE = "\N{EN DASH}"
@@ -39,7 +39,7 @@ View = Literal["main", "table", "detail"]
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Brief):
     """A value of the metrics."""
 
     key: str  # where it stands in ``metrics.json``

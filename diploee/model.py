@@ -35,7 +35,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from diploee.clock import fixed_zone
-from diploee.errors import InputError, did_you_mean, one_of, shown
+from diploee.errors import Brief, InputError, did_you_mean, one_of, shown
 from diploee.plain_data import allowed_keys, plain_problems
 
 PROBABILITY_TOLERANCE = 1e-6
@@ -46,7 +46,7 @@ LONGEST_NAME = 200
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 
 
-class Model(BaseModel):
+class Model(Brief, BaseModel):
     """A part of a scenario. Every key has a description; unknown keys are refused."""
 
     model_config = ConfigDict(

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
@@ -46,6 +47,41 @@ class Progress:
 
     def tell(self, text: str) -> None:
         """Say what is to be known before the run ends."""
+
+
+_watch: ContextVar[Progress | None] = ContextVar("watch", default=None)
+_stage: ContextVar[Update | None] = ContextVar("stage", default=None)
+
+
+@contextmanager
+def watched_by(progress: Progress) -> Iterator[None]:
+    """Have a watch show the stages of whatever is called within, as a command does."""
+    token = _watch.set(progress)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+@contextmanager
+def stage(name: str, progress: Progress | None = None) -> Iterator[Update]:
+    """Enclose a long part, or decorate its function; within another stage it is a part of that."""
+    watch = progress or _watch.get() or Progress()
+    if progress is None and (outer := _stage.get()) is not None:
+        yield outer
+        return
+    with watch.stage(name) as update:
+        token = _stage.set(update)
+        try:
+            yield update
+        finally:
+            _stage.reset(token)
+
+
+def report(fraction: float, text: str = "") -> None:
+    """Move the bar of the stage that is open: the fraction done, 0-1, and a short text."""
+    if (update := _stage.get()) is not None:
+        update(fraction, text)
 
 
 NOTEBOOK_EVERY_S = 0.25
@@ -105,7 +141,7 @@ class Stopwatch:
         """Time a stage."""
         _go_on()
         started = time.perf_counter()
-        with self.progress.stage(name) as update:
+        with stage(name, self.progress) as update:
             yield update
         self.stages[name] = {
             "wall_s": round(time.perf_counter() - started, 3),

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from heapq import heappop, heappush
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
+import numpy as np
+
+from diploee.columns import catalogue
 from diploee.facility import Block, Stage
 from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line
 from diploee.loads.base import OpenLoad
+from diploee.loads.jobs.drawn import MOST_KEPT
+from diploee.loads.jobs.load import JOBS_PER_WINDOW, MOST_DRAWS
+from diploee.loads.jobs.source import draw_spans
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
-from diploee.metrics.attribution import Attribution
+from diploee.loads.services.service_plan import ServicePlan
+from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
 from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
@@ -33,16 +43,16 @@ from diploee.outputs.folder import (
 )
 from diploee.outputs.parquet_files import FacilityFile, JobsFile, write_event_windows
 from diploee.plausibility import overfull_pools, run_warnings
-from diploee.power.blocks import Window
+from diploee.power.blocks import BLOCK_INTERVALS, Window
 from diploee.power.event_windows import EventWindowSearch
 from diploee.profiles import ProfileLibrary
-from diploee.progress import Progress, Stopwatch
+from diploee.progress import Progress, Stopwatch, stage
 from diploee.scenario import Scenario
 from diploee.schedule import Policy
-from diploee.schedule.context import Controller
+from diploee.schedule.context import DRAW_MS, Controller
 from diploee.schedule.schedule import Engine
 from diploee.site import flexible_controller, open_stages, rated_w, settle
-from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
+from diploee.units import MS_PER_DAY, W_PER_MW
 
 
 class Sink(Protocol):
@@ -62,6 +72,7 @@ def simulate(
     engine: Engine = "simpy",
     force: bool = False,
     event_windows: bool = False,
+    by_load: bool = False,
     jobs_file: bool = True,
     n_threads: int | None = None,
     executor: Executor | None = None,
@@ -91,6 +102,8 @@ def simulate(
         Replace a run folder that exists.
     event_windows : bool
         Also keep the worst windows at 0.1 s in ``zooms/``.
+    by_load : bool
+        Also keep the power of each stream and service in the series.
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
     n_threads : int, optional
@@ -137,6 +150,8 @@ def simulate(
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
+            if by_load:
+                line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
             line.jobs.watch = watch
             needed_mb = _expected_mb(line, jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
@@ -149,6 +164,7 @@ def simulate(
             if event_windows:
                 windows = taken.searched(windows)
             for block in line.blocks(windows, n_threads, executor):
+                block = taken.causes.by_load(block) if by_load else block
                 with watch.lap("files and metrics"):
                     for sink in (*taken.sinks, *sinks):
                         sink.add(block)
@@ -183,15 +199,15 @@ class _Taken:
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
         closing.enter_context(series)
         attribution = Attribution(scenario, line.model, jobs, line.services, line.further)
-        self._causes = Causes(attribution, line.stages)
-        jobs.sinks.append(self._causes.take)
+        self.causes = Causes(attribution, line.stages)
+        jobs.sinks.append(self.causes.take)
         self._metrics = RunMetrics(
             scenario.facility,
             clock,
             rated_power_w,
             line.readings,
             line.stages,
-            self._causes,
+            self.causes,
             jobs.transient,
         )
         self.sinks: list[Sink] = [series, self._metrics]
@@ -226,7 +242,7 @@ class _Taken:
             with watch.stage("zooms"):
                 clock, head = line.scenario.clock, self._head
                 found["zooms"] = write_event_windows(
-                    self._folder, self._search, clock, line.columns, head, self._causes
+                    self._folder, self._search, clock, line.columns, head, self.causes
                 )
         return found
 
@@ -255,16 +271,48 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
     ) | serving_entries(line.plans, inputs.curves)
 
 
-START_S = 1.0
-S_PER_JOB: dict[Engine, float] = {"simpy": 4.3e-6, "compiled": 1.6e-6}
-S_PER_SERVICE_INTERVAL = 12e-6
-START_MB, MB_PER_NODE_HOUR = 400.0, 30e-6
-"""ASSUMPTION [J]: what quarters of the shipped scenarios took on one core, to a factor of three."""
+START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = 1.7, 1.7, 0.6e-3, 2.3e-6
+S_PER_PIECE, S_PER_PIECE_MATCHED = 1.3e-6, 0.8e-6
+S_PER_JOB: dict[Engine, float] = {"simpy": 7.2e-6, "compiled": 2.1e-6}
+"""To start, with what services load; per span that a stream draws, per interval of a pool, per
+piece of time of a service (more where a target is matched), and per job: fitted to days, months and
+years of the shipped scenarios on one core."""
+
+REFERENCE_S = 0.020
+"""Time of the task of `_slowness` on that core."""
+
+START_MB, MB_OF_WINDOW = 330.0, 230.0
+B_PER_PIECE, B_PER_PIECE_MATCHED, B_PER_KEPT_JOB = 230, 100, 60
+B_PER_BLOCK_INTERVAL = 900
+"""Of a pool, for an interval of a block, with all that is computed beside it."""
+
+
+@cache
+def _slowness() -> float:
+    """Return the time of a fixed task on this machine over that where the rates were measured.
+
+    As a run does, it keeps a queue in Python, computes, and reads memory out of order. It takes no
+    new memory: what that costs depends on what the process had before.
+    """
+    times_s, given = [], np.arange(1_000_000.0)
+    order = np.arange(given.size) * 7_919 % given.size
+    computed, taken = np.empty(200_000), np.empty_like(given)
+    for _ in range(7):
+        began_s = time.process_time()
+        queue: list[tuple[int, int]] = []
+        for k in range(10_000):
+            heappush(queue, (k * 7_919 % 10_007, k))
+        while queue:
+            heappop(queue)
+        np.sin(given[: computed.size], out=computed).sort()
+        np.take(given, order, out=taken, mode="wrap")
+        times_s.append(time.process_time() - began_s)
+    return median(times_s) / REFERENCE_S
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected time, memory and disk of a run, to about a factor of three."""
+    """Expected time, memory and disk of a run, kernels compiled, to about a factor of 1.5."""
 
     time_s: float  # time of one core [s]
     # Largest memory, and size of the run folder [MB]
@@ -296,6 +344,7 @@ class _Checked:
     warnings: tuple[str, ...]
 
 
+@stage("validate")
 def check(
     scenario: Scenario,
     library: ProfileLibrary | None = None,
@@ -313,15 +362,41 @@ def check(
     stages, _ = open_stages(scenario, weather=inputs.weather)
     of_site_w = rated_w(scenario, inputs.weather_year)
     RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
-    n_jobs = int(streams.jobs_per_day * scenario.clock.simulated_ms / MS_PER_DAY)
-    n_services = sum(len(plan.services) for plan in plans)
-    served_s = S_PER_SERVICE_INTERVAL * n_services * scenario.n_intervals
-    node_hours = scenario.facility.n_nodes * scenario.clock.simulated_ms / MS_PER_H
-    files = (scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs if jobs_file else 0)
-    forecast = Forecast(
-        START_S + S_PER_JOB[engine] * n_jobs + served_s,
-        START_MB + MB_PER_NODE_HOUR * node_hours,
-        expected_mb(*files),
-    )
+    forecast = _forecast(scenario, streams.jobs_per_day, plans, engine, jobs_file)
     overfull = overfull_pools(scenario.facility, scenario.clock, streams)
     return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))
+
+
+def _forecast(
+    scenario: Scenario,
+    jobs_per_day: float,
+    plans: Sequence[ServicePlan],
+    engine: Engine,
+    jobs_file: bool,
+) -> Forecast:
+    """Return what a run takes, from the number of its jobs and the pieces of its services."""
+    clock = scenario.clock
+    n_jobs = int(jobs_per_day * clock.simulated_ms / MS_PER_DAY)
+    n_spans = len(scenario.streams) * len(draw_spans(clock))
+    n_pieces = n_matched = 0
+    for plan in plans:
+        of_plan = sum(service.served.rate_rps.size for service in plan.services)
+        n_pieces += of_plan
+        n_matched += of_plan * (plan.match.match == "plan")
+    n_services = sum(len(plan.services) for plan in plans)
+    time_s = START_S + START_OF_SERVICES_S * bool(plans)
+    time_s += S_PER_SPAN * n_spans + S_PER_JOB[engine] * n_jobs
+    time_s += S_PER_PIECE * n_pieces + S_PER_PIECE_MATCHED * n_matched
+    time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
+    n_kept = min(n_jobs, MOST_KEPT * len(scenario.streams))
+    window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)
+    memory_b: float = (
+        B_PER_PIECE * n_pieces + B_PER_PIECE_MATCHED * n_matched + B_PER_KEPT_JOB * n_kept
+    )
+    window_ms = min(MOST_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY)
+    n_rows: float = min(scenario.n_intervals, window_ms / scenario.resolution_ms, BLOCK_INTERVALS)
+    memory_b += B_PER_BLOCK_INTERVAL * n_rows * len(scenario.facility.pools)
+    files = (scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs if jobs_file else 0)
+    return Forecast(
+        time_s * _slowness(), START_MB + window_mb + memory_b / 1e6, expected_mb(*files)
+    )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.errors import InputError, did_you_mean, one_line, one_of
+from diploee.errors import Brief, InputError, did_you_mean, one_line, one_of
 from diploee.files import check_is_file
 from diploee.units import LARGEST_NUMBER
 
@@ -72,7 +72,7 @@ def column(dtype: str, default: float | None = None) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(Brief):
     """Base of all tables. Subclasses declare their columns with `column`."""
 
     def __post_init__(self) -> None:

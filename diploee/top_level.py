@@ -169,10 +169,10 @@ def datasheet(run: Run | Path | str, out: Path | str = "datasheet.html", **optio
     out : path
         The page.
     **options : object
-        Further arguments of `diploee.reports.datasheet_files.write_datasheet`, such as
+        Further arguments of `diploee.reports.datasheet.write_datasheet`, such as
         ``limits=["ercot_lcl_2026_06"]`` or ``csv_file=...``.
     """
-    from diploee.reports.datasheet_files import write_datasheet
+    from diploee.reports.datasheet import write_datasheet
 
     return write_datasheet(_opened(run).folder, out, **options)[0]
 
@@ -188,7 +188,6 @@ def fit(
     stream: str = "jobs",
     profiles: Sequence[Path | str] = (),
     out: Path | str | None = None,
-    plots: Path | str | None = None,
     force: bool = False,
     **options: Any,
 ) -> JobLogFit:
@@ -218,10 +217,8 @@ def fit(
     out : path, optional
         YAML file of the stream or, with `scenario`, of the scenario with it in place of the streams
         of its pool.
-    plots : path, optional
-        Folder of pictures of the fit.
     force : bool
-        Replace existing files at `out` and `plots`.
+        Replace an existing file at `out`.
     **options : object
         Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as
         ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or ``states=("completed",)``.
@@ -242,14 +239,14 @@ def fit(
     --------
     >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
     """
-    from diploee.learn.fragment import check_places, write_fragment
+    from diploee.learn.fragment import check_place, write_fragment
     from diploee.learn.jobs.arrivals import JobFitOptions
     from diploee.learn.jobs.from_log import fit_from_log
 
     of_fit = {key: options.pop(key) for key in [*options] if key in JobFitOptions.model_fields}
-    places = [None if place is None else Path(place) for place in (out, plots)]
+    place = None if out is None else Path(out)
     read = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
-    check_places(places[0], force, *read, plots=places[1])
+    check_place(place, force, *read)
     found = fit_from_log(
         Path(log),
         ProfileLibrary.open(*map(str, profiles)),
@@ -261,9 +258,9 @@ def fit(
         scenario=scenario,
         pool=pool,
         stream=stream,
-        out=places[0],
+        out=place,
     )
-    write_fragment(found.fragment, places[0], force, places[1], found.draw)
+    write_fragment(found.fragment, place, force)
     return found
 
 
@@ -307,7 +304,7 @@ def import_profile(
         Replace profiles of the same ids there.
     **facts : object
         What the importer takes besides, such as ``workload``, which logs of one job need,
-        ``profile_id``, ``n_nodes``, ``licence``, or ``side`` and ``what`` of the folders.
+        ``profile_id``, ``n_nodes``, ``licence``, or ``side`` of MLPerf's folders.
 
     Returns
     -------

@@ -30,7 +30,7 @@ from diploee.columns import (
     find_column,
     with_boundary,
 )
-from diploee.errors import DiploeeError, InputError, StageError, one_line, one_of, shown
+from diploee.errors import Brief, DiploeeError, InputError, StageError, one_line, one_of, shown
 from diploee.facility.weather import Weather
 from diploee.metric import Metric, check_declared
 from diploee.model import Kind, Kinds
@@ -59,7 +59,7 @@ Values = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(Brief):
     """Columns over consecutive intervals."""
 
     t0_ms: int  # start of the first interval [ms]
@@ -86,7 +86,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(Brief):
     """The facility, as far as a stage may know it."""
 
     clock: RunClock  # span, interval and zone of the run

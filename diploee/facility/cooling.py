@@ -197,7 +197,7 @@ class HeatCoolingSpec(CoolingSpec, Plant):
     )
     other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = Field(
         default=0.0,
-        description="Heat in the cooled space beside the power that reaches it, such as of lights "
+        description="Heat in the cooled space beside the power that reaches it, such as lights "
         "[kW]; what it draws belongs to an auxiliary_load.",
     )
 
@@ -248,27 +248,25 @@ class Cooling:
 
     def apply(self, block: Block, state: Float64Array | None) -> tuple[Values, Float64Array | None]:
         """Add the plant's power; the state is the heat in each lag [W], shape (k,)."""
-        power_w = np.ascontiguousarray(block.columns[POWER], dtype=np.float64)
         heat_w = np.ascontiguousarray(block.columns[self.spec.source], dtype=np.float64)
         for name in self._given:
             heat_w = heat_w + block.columns.get(name, 0.0)  # of the stages before it
         other_w = self.spec.other_heat_w
         share, decay = _lags(self.spec.lags_s, block.dt_ms / MS_PER_S)
-        if state is None:
-            state = np.full(MOST_LAGS, heat_w[0] + other_w)
+        state = np.full(MOST_LAGS, heat_w[0] + other_w) if state is None else state.copy()
         middle_ms = block.t0_ms + block.dt_ms / 2
         hour = np.searchsorted(self._weather.time_ms, middle_ms, side="right") - 1
-        reactive = block.columns.get(REACTIVE, np.zeros(0))
-        cooling_w, lagged_w, wet_c, after_w, after_var, state = _cool(
-            power_w, np.ascontiguousarray(reactive, dtype=np.float64),
-            tan(acos(self.spec.power_factor)), heat_w, other_w, middle_ms, float(block.dt_ms),
-            state, share, decay, min(max(int(hour), 0), self._time_ms.size - 2), self._time_ms,
-            self.temperature_c, self._weather.wet_bulb_c, self._nodes_c, self._table.ravel(),
-            self.design_w,
+        cooling_w, lagged_w, wet_c = rows = np.empty((3, heat_w.size))
+        _cool(
+            heat_w, other_w, middle_ms, float(block.dt_ms), state, share, decay,
+            min(max(int(hour), 0), self._time_ms.size - 2), self._time_ms, self.temperature_c,
+            self._weather.wet_bulb_c, self._nodes_c, self._table.ravel(), self.design_w, rows,
         )  # fmt: skip
-        found = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c, POWER: after_w}
+        found = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c}
+        found[POWER] = block.columns[POWER] + cooling_w
         if REACTIVE in block.columns:
-            found[REACTIVE] = after_var
+            var_per_w = tan(acos(self.spec.power_factor))
+            found[REACTIVE] = block.columns[REACTIVE] + var_per_w * cooling_w
         return found, state
 
     def meter(self) -> _CoolingMeter:
@@ -365,19 +363,17 @@ def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64
 
 @njit()
 def _cool(
-    power_w: Any, reactive_var: Any, var_per_w: float, heat_w: Any, other_w: float,
-    middle_ms: float, dt_ms: float,
+    heat_w: Any, other_w: float, middle_ms: float, dt_ms: float,
     state: Any, share: Any, decay: Any, hour: int, time_ms: Any, driving_c: Any,
-    wet_bulb_c: Any, nodes_c: Any, table: Any, design_w: float,
-) -> Any:  # fmt: skip
-    """Return cooling power, lagged heat, wet-bulb, power with cooling, and the lags after it.
+    wet_bulb_c: Any, nodes_c: Any, table: Any, design_w: float, rows: Any,
+) -> None:  # fmt: skip
+    """Find cooling power, lagged heat and wet-bulb, and the lags after it in place of the state.
 
     Every value follows from its own time, the lags and the tables alone, so that results do not
     depend on where a block begins.
     """
     n, n_heats = heat_w.size, table.size // nodes_c.size
-    cooling_w, lagged_w = np.empty(n), np.empty(n)
-    wet_c, after_w, after_var = np.empty(n), np.empty(n), np.empty(reactive_var.size)
+    cooling_w, lagged_w, wet_c = rows[0], rows[1], rows[2]
     last_hour, last_node, last_heat = time_ms.size - 2, nodes_c.size - 2, n_heats - 2
     coldest, hottest = nodes_c[0], nodes_c[-1]
     per_design = HEATS_PER_DESIGN / design_w
@@ -424,9 +420,5 @@ def _cool(
         one = np.uint64(1)
         cold = table[at] + rest * (table[at + one] - table[at])
         warm = table[above] + rest * (table[above + one] - table[above])
-        drawn_w = (cold + warmer * (warm - cold)) * design_w
-        cooling_w[i] = drawn_w
-        after_w[i] = power_w[i] + drawn_w
-        if reactive_var.size:
-            after_var[i] = reactive_var[i] + var_per_w * drawn_w
-    return cooling_w, lagged_w, wet_c, after_w, after_var, np.array([y0, y1, y2])
+        cooling_w[i] = (cold + warmer * (warm - cold)) * design_w
+    state[0], state[1], state[2] = y0, y1, y2

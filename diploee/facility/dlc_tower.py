@@ -25,7 +25,7 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
     kind: Literal["dlc_tower"] = Field(
         default="dlc_tower",
         description="Direct liquid cooling by warm water and towers; the rest of the heat, in the "
-        "air, by a plant as of wse.",
+        "air, by the plant of wse.",
     )
     liquid_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.9, description="Part of the heat that the liquid takes, 0-1; range 0.7-0.97."

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from pydantic import Field, model_validator
 
-from diploee.jit import njit
+from diploee.errors import Brief
 from diploee.model import Kind, Kinds
 from diploee.tables import Float64Array
 
@@ -25,7 +25,7 @@ WORST_FIT = 0.005
 
 
 @dataclass(frozen=True, eq=False)
-class LossCurve:
+class LossCurve(Brief):
     """A loss in parts of the rating, quadratic in the load between edges, not below zero."""
 
     coefficients: Float64Array  # a0, a1 and a2 of each part
@@ -33,33 +33,20 @@ class LossCurve:
 
     def __call__(self, load: Any) -> Any:
         """Return the loss at a load, scalar or array, in parts of the rating."""
-        a0, a1, a2 = self.coefficients[:, np.searchsorted(self.edges, load, side="right")]
+        part = np.searchsorted(self.edges, load, side="right") if self.edges.size else 0
+        a0, a1, a2 = self.coefficients[:, part]
         return np.maximum(a0 + load * (a1 + load * a2), 0.0)
 
     def loss_w(self, power_w: Float64Array, rating_w: float) -> Float64Array:
         """Return the losses [W] at powers given out [W], shape (n,)."""
-        losses: Float64Array = _losses_w(power_w, rating_w, self.edges, self.coefficients)
-        return losses
+        load = np.abs(power_w) / rating_w  # what flows back is lost in part as well
+        losses_w: Float64Array = rating_w * self(load)
+        return losses_w
 
 
 def quadratic(a0: float, a1: float, a2: float) -> LossCurve:
     """Return the loss ``a0 + a1 x + a2 x^2``."""
     return LossCurve(np.array([[a0], [a1], [a2]], dtype=np.float64), np.empty(0))
-
-
-@njit()
-def _losses_w(
-    power_w: Float64Array, rating_w: float, edges: Float64Array, coefficients: Float64Array
-) -> Float64Array:
-    losses_w = np.empty(power_w.size)
-    for i in range(power_w.size):
-        load = abs(power_w[i]) / rating_w  # what flows back is lost in part as well
-        part = 0
-        while part < edges.size and load >= edges[part]:
-            part += 1
-        loss = coefficients[0, part] + load * (coefficients[1, part] + load * coefficients[2, part])
-        losses_w[i] = rating_w * max(loss, 0.0)
-    return losses_w
 
 
 class CurveSpec(Kind):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -69,9 +69,27 @@ class PointOfInterconnectionSpec(StageSpec):
     contract_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
         "Apparent power that the connection is contracted for [MVA]."
     )
+    contract_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+        "Active power that the connection is contracted for [MW]; in place of contract_mva."
+    )
     billing: Billing | None = optional(
         "Rules of a tariff that demand is billed by; none if absent."
     )
+
+    @model_validator(mode="after")
+    def _one_contract(self) -> Self:
+        if self.contract_mva is not None and self.contract_mw is not None:
+            raise ValueError("has contract_mva and contract_mw; give the one that the contract has")
+        return self
+
+    @property
+    def contract(self) -> tuple[float, str] | None:
+        """The contracted power [MW], active or apparent, and its name; None without a contract."""
+        if self.contract_mw is not None:
+            return self.contract_mw, f"contract, {self.contract_mw:g} MW"
+        if self.contract_mva is not None:
+            return self.contract_mva, f"contract, {self.contract_mva:g} MVA at unity power factor"
+        return None
 
     def open(self, site: Site) -> _PointOfInterconnection:
         """Return the stage; it needs reactive power."""

@@ -1,4 +1,7 @@
-"""Transformers between the low-voltage bus and the point of interconnection."""
+"""Transformers in series, from the nodes' side to the point of interconnection.
+
+They need the nodes' AC power. [M] marks figures from memory, unverified; [J] our own choice.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from pydantic import Field, model_validator
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.jit import njit
 from diploee.metric import Metric
 from diploee.model import SCALES, Model, optional
 from diploee.tables import Float64Array
@@ -36,10 +38,11 @@ PRESETS = {
     # ASSUMPTION: 20-60 MVA [M].
     "hv_mv": Losses(0.0004, 0.0030, 0.0015, 0.10),
 }
-"""Sheet, section 2."""
+"""Losses by kind of transformer."""
 
 INSTALLED = 1.6
-"""Rating over the nodes' power. ASSUMPTION: as of the sheet's site (section 3.1)."""
+"""Default rating over the nodes' rated power; it covers cooling and losses too. ASSUMPTION: 16 MVA
+for a site of 10 MW."""
 
 Part = Annotated[float | None, Field(ge=0, le=1)]
 
@@ -49,14 +52,14 @@ class Transformer(Model):
 
     preset: Literal["mv_lv", "dry_type", "hv_mv"] | None = optional(
         "Parameters of a medium to low voltage, a dry-type PDU or a high to medium voltage "
-        "transformer (assumed); those given beside it come first."
+        "transformer (assumed); parameters that are given override it."
     )
     rated_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
         "Installed apparent power [MVA]; 1.6 times the nodes' power at their ratings if absent "
         "(assumed)."
     )
     p0: Part = optional("Loss without load, share of the rating.")
-    p_k: Part = optional("Loss at rated current beside it, share of the rating.")
+    p_k: Part = optional("Additional loss at rated current, share of the rating.")
     i0: Part = optional("Current without load, share of the rated one.")
     u_k: Part = optional("Short-circuit voltage, share of the rated one.")
 
@@ -143,26 +146,18 @@ class TransformersSpec(StageSpec):
         return dict(zip(names, rows, strict=True)), None
 
 
-@njit()
 def _transform(
     power_w: Float64Array, reactive_var: Float64Array, parameters: Float64Array
-) -> Float64Array:
-    """Return P, Q, loss and the highest load behind all transformers, shape (4, n)."""
-    n = power_w.size
-    found = np.empty((4, n))
-    p_w, q_var, loss_w, load = found[0], found[1], found[2], found[3]
-    p_w[:], q_var[:], loss_w[:], load[:] = power_w, reactive_var, 0.0, 0.0
-    for k in range(len(parameters)):  # the inner loop is plain, so that it is vectorised
-        rated_va, p0, p_k, q0, q_k = parameters[k]
+) -> tuple[Float64Array, ...]:
+    """Return P, Q, loss and the highest load behind all transformers."""
+    p_w, q_var = power_w, reactive_var
+    loss_w, load = np.zeros(p_w.size), np.zeros(p_w.size)
+    for rated_va, p0, p_k, q0, q_k in parameters.tolist():
         per_va = 1 / rated_va
-        for i in range(n):
-            p, q = p_w[i] * per_va, q_var[i] * per_va
-            square = p * p + q * q
-            load[i] = max(load[i], square)
-            lost_w = rated_va * (p0 + p_k * square)
-            p_w[i] += lost_w
-            loss_w[i] += lost_w
-            q_var[i] += rated_va * (q0 + q_k * square)
-    for i in range(n):
-        load[i] = np.sqrt(load[i])
-    return found
+        p, q = p_w * per_va, q_var * per_va
+        square = p * p + q * q
+        load = np.maximum(load, square)
+        lost_w = rated_va * (p0 + p_k * square)
+        p_w, loss_w = p_w + lost_w, loss_w + lost_w
+        q_var = q_var + rated_va * (q0 + q_k * square)
+    return p_w, q_var, loss_w, np.sqrt(load)

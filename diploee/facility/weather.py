@@ -19,7 +19,7 @@ from pydantic import Field
 
 from diploee.annexes import annex
 from diploee.clock import RunClock, fixed_zone, offsets_ms
-from diploee.errors import one_of
+from diploee.errors import Brief, one_of
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
 from diploee.files.places import shipped_folder
 from diploee.model import Kind, Kinds, UtcOffset, optional
@@ -37,7 +37,7 @@ STATIONS = {"denver": "-07:00", "greensboro": "-05:00"}
 
 
 @dataclass(frozen=True, eq=False)
-class Weather:
+class Weather(Brief):
     """Weather at instants, linear in time between them."""
 
     time_ms: Int64Array  # instants since the start of the run [ms], rising; they enclose the run

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from diploee.errors import Brief
 from diploee.tables import Float64Array, Int64Array
 
 YEARS_MS = tuple(int(np.datetime64(year, "ms").astype(np.int64)) for year in ("1980", "2100"))
@@ -33,7 +34,7 @@ def believed_span(
 
 
 @dataclass(frozen=True)
-class ImportCounts:
+class ImportCounts(Brief):
     """Rows of a foreign file: how many there were and what became of them."""
 
     n_rows: int  # data rows read, headers and comments aside

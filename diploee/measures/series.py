@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from diploee.clock import SteadySpan, WallClock
-from diploee.jit import njit
+from diploee.errors import Brief
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import W_PER_MW
 
@@ -69,27 +69,13 @@ def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
     """Return the sum of power in quanta, and that of what is above 0; each value as `to_quanta`."""
     total = positive = 0
     for begin in range(0, power_w.size, _SUMMED):
-        of, above, bounded = _sums(power_w[begin : begin + _SUMMED])
-        if not bounded:
-            raise ValueError(f"power must be finite and within {MAX_DAY_POWER_W:g} W")
-        total, positive = total + int(of), positive + int(above)
+        quanta = to_quanta(power_w[begin : begin + _SUMMED], MAX_DAY_POWER_W)
+        total, positive = total + int(quanta.sum()), positive + int(quanta[quanta > 0].sum())
     return total, positive
 
 
-@njit()
-def _sums(power_w: Float64Array) -> tuple[np.int64, np.int64, bool]:
-    total, positive, bounded = np.int64(0), np.int64(0), True
-    for value_w in power_w:
-        quanta = np.int64(np.rint(value_w * QUANTA_PER_W))
-        total += quanta
-        if quanta > 0:
-            positive += quanta
-        bounded &= abs(value_w) <= MAX_DAY_POWER_W  # which is false of what is no number
-    return total, positive, bounded
-
-
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class Stretch(Brief):
     """Consecutive values of a series, of which the last `n_new` were not seen before."""
 
     values: Any  # power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diploee.columns import Column
+from diploee.facility.base import Block, Values
 from diploee.loads.jobs.rates import HourlyRates
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
 from diploee.loads.jobs.training_phases import Phase
@@ -23,8 +25,9 @@ from diploee.loads.services.service_plan import PlannedService, ServicePlan, ser
 from diploee.metrics.changes import Span
 from diploee.power import Segments
 from diploee.power.blocks import PowerModel
-from diploee.power.direct import energies_within
+from diploee.power.direct import add_directly, energies_within
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
+from diploee.profiles.profile import DEVICE_POWER
 from diploee.scenario import Scenario
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
@@ -33,6 +36,14 @@ if TYPE_CHECKING:
     from diploee.loads.base import Load
     from diploee.loads.jobs.load import JobsLoad
     from diploee.loads.services.load import ServicesLoad
+
+LOAD, IDLE = "load_power_w", "idle_power_w"
+LOAD_COLUMNS = (
+    Column(LOAD, "W", "service", "mean", DEVICE_POWER,
+           "with `--by-load`: power of a stream's jobs, a service or replicas"),
+    Column(IDLE, "W", "facility", "mean", DEVICE_POWER, "with `--by-load`: power of idle nodes"),
+)  # fmt: skip
+"""Columns by load, which a run holds on request."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are divided by whether they began so shortly before."""
@@ -249,6 +260,27 @@ class Attribution:
         """Return the mean power of each service and replica stream over a span [W]."""
         services = [self._gross_of(service, span)[0] for service in self._services]
         return [*services, *(b.means(self._tables, *span)[0] for _, b in self._replicas)]
+
+    def columns(self, segments: Segments, block: Block) -> Values:
+        """Return `LOAD_COLUMNS` over a block: each stream and service, and the idle nodes.
+
+        `segments` are at least all of jobs that overlap the block.
+        """
+        span, streams = (block.t0_ms, block.end_ms), [name for name, _ in self._streams]
+        jobs = segments.take(segments.owner < OF_SERVICES)
+        stream = self._stream_of[class_of_owner(jobs.owner)]
+        loads = [(name, jobs.take(stream == k)) for k, name in enumerate(streams)]
+        banks = [(s.name, bank) for s in self._services for bank in s.banks]
+        banks += [(plan.stream, bank) for plan, bank in self._replicas]
+        loads += [(name, bank.within(*span)) for name, bank in banks]
+        found: dict[str, Float64Array] = {}
+        for name, rows in loads:
+            energy_j = np.zeros((self._idle_w.size, len(block)))
+            add_directly(rows, self._tables, block.t0_ms, energy_j)
+            power_w = energy_j.sum(axis=0) * (MS_PER_S / block.dt_ms)
+            name = f"{LOAD}.{name}"
+            found[name] = found.get(name, 0.0) + power_w
+        return found | {IDLE: block.columns["it_power_w"] - sum(found.values())}
 
     def _nodes_over(self, span: Span) -> Float64Array:
         """Return the nodes of each pool that stand, mean over a span, shape (pools,)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from diploee.annexes import annex
 from diploee.clock import WallClock
+from diploee.errors import Brief
 from diploee.facility import STAGES
 from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
@@ -38,7 +39,7 @@ TRANSIENT_METRICS = (
 
 
 @dataclass(frozen=True)
-class RunMeasure:
+class RunMeasure(Brief):
     """A measure of the power of runs, whose values are in the block `measures.<name>`."""
 
     name: str  # of its block

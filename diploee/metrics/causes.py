@@ -93,6 +93,11 @@ class Causes:
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
 
+    def by_load(self, block: Block) -> Block:
+        """Return a block, the next one, with its columns by load."""
+        columns = self._attribution.columns(concat(self._segments), block)
+        return Block(block.t0_ms, block.dt_ms, {**block.columns, **columns})
+
     def see(self, extremes: Mapping[Key, Extreme]) -> None:
         """Find the causes of the extremes so far, and forget what later ones can't need."""
         for key, extreme in extremes.items():

@@ -90,6 +90,11 @@ POI_METRICS = (
            "once filled up", "{:,.1f}", _FILLED, "table"),
     Metric("poi.exported_h", "h", "hours in which power is exported", "{:,.1f}"),
     Metric("poi.apparent.max_mva", "MVA", "maximum apparent power", view="table", of_means=True),
+    Metric("poi.headroom.use", "%", "use of the contract", "{:.1f}",
+           "the peak over contract_mw, or the largest apparent power over contract_mva",
+           "main", 100),
+    Metric("poi.headroom.contract_mw", "MW", "contracted active power"),
+    Metric("poi.headroom.mw", "MW", "headroom", text="contracted active power less the peak"),
     Metric("poi.headroom.contract_mva", "MVA", "contracted power"),
     Metric("poi.headroom.mva", "MVA", "headroom", text="contracted power less the maximum apparent "
            "power", view="table", of_means=True),
@@ -111,15 +116,16 @@ class PoiMetrics:
         columns: Columns,
         contract_mva: float | None = None,
         billing: Billing | None = None,
+        contract_mw: float | None = None,
     ) -> None:
-        self._clock, self._contract_mva = clock, contract_mva
+        self._clock, self._contract_mva, self._contract_mw = clock, contract_mva, contract_mw
         self._with_role = [column for column in columns if column.role is not None]
         self._taken_off = {column.name for column in self._with_role if column.role in TAKEN_OFF}
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
         self._series = Series(clock.step_ms, self._demands.measures)
         self._peak, self._apparent, self._drawn, self._supplied = (Largest() for _ in range(4))
-        self._over = HoursAbove(((contract_mva or np.inf) * W_PER_MW) ** 2)
+        self._over = HoursAbove(((contract_mva or contract_mw or np.inf) * W_PER_MW) ** 2)
         self._leading, self._lagging, self._exporting = (HoursAbove(0.0) for _ in range(3))
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
@@ -157,7 +163,8 @@ class PoiMetrics:
         self._apparent.add(square, t0_ms, dt_ms, p, q)
         self._drawn.add(q, t0_ms, dt_ms)
         self._supplied.add(-q, t0_ms, dt_ms)
-        self._over.add(square, dt_ms)
+        drawn = np.maximum(p, 0.0)
+        self._over.add(square if self._contract_mw is None else drawn * drawn, dt_ms)
         self._lagging.add(q, dt_ms)
         self._leading.add(-q, dt_ms)
 
@@ -236,12 +243,18 @@ class PoiMetrics:
             "exported_h": self._exporting.result(),
             "apparent": {"max_mva": max_mva, "time": iso(self._apparent.at_ms)},
         }
-        if self._contract_mva is not None:
-            left_mva = self._contract_mva - max_mva
-            found["headroom"] = {
-                "contract_mva": self._contract_mva,
-                "mva": left_mva,
-                "fraction": left_mva / self._contract_mva,
-                "over_h": self._over.result(),
-            }
+        if self._contract_mw is not None:
+            found["headroom"] = self._headroom("mw", self._contract_mw, peak.value / W_PER_MW)
+        elif self._contract_mva is not None:
+            found["headroom"] = self._headroom("mva", self._contract_mva, max_mva)
         return found
+
+    def _headroom(self, unit: str, contract: float, most: float) -> dict[str, Any]:
+        left = contract - most
+        return {
+            f"contract_{unit}": contract,
+            unit: left,
+            "fraction": left / contract,
+            "use": most / contract,
+            "over_h": self._over.result(),
+        }

@@ -258,7 +258,9 @@ class RunMetrics:
             if isinstance(spec, PointOfInterconnectionSpec):
                 of_stages = (column for stage in facility.stages for column in stage.columns)
                 columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
-                self._poi = PoiMetrics(clock.wall, columns, spec.contract_mva, spec.billing)
+                self._poi = PoiMetrics(
+                    clock.wall, columns, spec.contract_mva, spec.billing, spec.contract_mw
+                )
 
     def add(self, block: Block) -> None:
         """Take in a block."""

@@ -23,6 +23,7 @@ from uuid import uuid4
 import numpy as np
 
 from diploee.columns import Column
+from diploee.errors import Brief
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
 from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
@@ -76,7 +77,7 @@ MAX_SPECTRA_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
-class PowerBlock:
+class PowerBlock(Brief):
     """Device power and occupancy over `B` intervals of `K` pools."""
 
     t0_ms: int  # start of the first interval [ms]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from diploee.errors import Brief
 from diploee.facility import Block
 from diploee.facility.base import POWER, Stages
 from diploee.measures.ramps import ramp_sums
@@ -51,7 +52,7 @@ _LONGEST = 2 * max(STEPS_S)
 
 
 @dataclass(frozen=True)
-class EventWindow:
+class EventWindow(Brief):
     """A window around an extreme of the run."""
 
     name: str  # ``peak``, or ``rise`` or ``drop`` with the length of the means: ``rise_10s``

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import ProfileError
+from diploee.errors import Brief, ProfileError
 from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile
 
@@ -33,7 +33,7 @@ class _FileCheck:
 
 
 @dataclass(frozen=True)
-class LibraryCheck:
+class LibraryCheck(Brief):
     """All files of a library."""
 
     files: tuple[_FileCheck, ...]  # in the order of their paths

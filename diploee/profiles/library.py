@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from diploee.errors import ProfileError, did_you_mean, one_of
+from diploee.errors import ProfileError, did_you_mean, one_of, plural
 from diploee.files.places import shipped_folder
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.profile import PowerProfile
@@ -105,6 +105,9 @@ class ProfileLibrary:
     def _hold(self, profiles: list[Entry]) -> None:
         self._profiles = profiles
         self.ids = tuple(profile.profile_id for profile in profiles)
+
+    def __repr__(self) -> str:
+        return f"ProfileLibrary({plural(len(self), 'profile')})"
 
     def __len__(self) -> int:
         return len(self._profiles)

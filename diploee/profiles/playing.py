@@ -15,7 +15,7 @@ import numpy as np
 
 from diploee.profiles.profile import PowerProfile
 from diploee.tables import Float64Array, Int32Array, Int64Array, repeated
-from diploee.units import MS_PER_MIN, MS_PER_S
+from diploee.units import MS_PER_MIN
 
 SMOOTHING_MS = MS_PER_MIN
 STEADY_LEVEL = 0.8
@@ -94,15 +94,3 @@ def played_parts(run_ms: Int64Array, of: Phases) -> _PlayedParts:
     for rows, values_ms in ((is_first, first_ms), (is_tail, tail), (is_part, part_ms)):
         length_ms[rows] = values_ms[row[rows]]
     return _PlayedParts(row.astype(np.int32), into_ms, offset_ms, length_ms)
-
-
-def played_mean_power_w(profile: PowerProfile, run_s: Float64Array) -> Float64Array:
-    """Return the mean power of jobs that play a profile for the given run times [W]."""
-    run_ms = np.maximum(np.rint(run_s * MS_PER_S), 1).astype(np.int64)
-    played = played_parts(run_ms, phases(profile))
-    energy_j = profile.cumulative_energy_j
-    at_ms = np.arange(energy_j.size) * profile.dt_ms
-    upto_j = np.interp(played.offset_ms + played.length_ms, at_ms, energy_j)
-    of_pass_j = upto_j - np.interp(played.offset_ms, at_ms, energy_j)
-    mean_w: Float64Array = np.bincount(played.row, of_pass_j, run_ms.size) * MS_PER_S / run_ms
-    return mean_w

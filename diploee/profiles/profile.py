@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from diploee.errors import ProfileError, shown
+from diploee.errors import Brief, ProfileError, shown
 from diploee.model import MAX_DEVICES
 from diploee.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.units import MS_PER_S
@@ -37,7 +37,7 @@ _Span = Annotated[
 
 
 @dataclass(frozen=True)
-class Provenance:
+class Provenance(Brief):
     """Where a profile comes from and what it can support; files are checked as it is annotated."""
 
     kind: Literal["measured", "reference"]  # `reference` is synthesised from published facts
@@ -81,7 +81,7 @@ PUBLISHED_NODE = Provenance(
 
 
 @dataclass(frozen=True, eq=False)
-class PowerProfile:
+class PowerProfile(Brief):
     """Power of one job over its whole run, summed over all its nodes.
 
     Parameters

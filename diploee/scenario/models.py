@@ -79,22 +79,22 @@ def _check_phases(phases: tuple[Phase, ...], n_nodes: int) -> None:
     for before, after in pairwise(phases):
         if after.since <= before.since:
             raise ValueError(
-                f"phases overlap: {_told(after)} is listed behind {_told(before)}; give each a "
+                f"phases overlap: {_shown(after)} is listed behind {_shown(before)}; give each a "
                 "date of its own, in the order of time"
             )
         if after.n_nodes <= before.n_nodes:
             raise ValueError(
-                f"phases must add nodes, as jobs may run on all that stand: {_told(after)} are no "
-                f"more than {_told(before)}; give the nodes of all phases so far"
+                f"phases must add nodes, as jobs may run on all that stand: {_shown(after)} are no "
+                f"more than {_shown(before)}; give the nodes of all phases so far"
             )
     if phases[-1].n_nodes > n_nodes:
         raise ValueError(
-            f"phases: {_told(phases[-1])} are more than the pool's n_nodes of {n_nodes:,}; raise "
+            f"phases: {_shown(phases[-1])} are more than the pool's n_nodes of {n_nodes:,}; raise "
             "n_nodes to that"
         )
 
 
-def _told(phase: Phase) -> str:
+def _shown(phase: Phase) -> str:
     return f"{phase.n_nodes:,} nodes since {phase.since:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
 
 
@@ -410,6 +410,27 @@ class Facility(Model):
         return {name: self.slots_per_node(name) for name in self.pools}
 
 
+class SiteFacts(Model):
+    """Facts that a form asks of a site and a run does not use; the data sheet shows them."""
+
+    applicant: str | None = optional("Applicant.")
+    contact: str | None = optional("Contact: name, telephone, e-mail.")
+    date: str | None = optional("Date of the request.")
+    point_of_interconnection: str | None = optional("Point of interconnection: substation, bus.")
+    load_class: str | None = optional("Class of the load, as the utility names it.")
+    voltage_kv: Annotated[float, Field(gt=0)] | None = optional("Nominal voltage there [kV].")
+    short_circuit_mva: Annotated[float, Field(gt=0)] | None = optional(
+        "Three-phase short-circuit power there [MVA]."
+    )
+    x_over_r: Annotated[float, Field(gt=0)] | None = optional("Its reactance over its resistance.")
+    transformer_impedance_percent: Annotated[float, Field(gt=0, lt=100)] | None = optional(
+        "Impedance of the main transformers, of their rating [%]."
+    )
+    ups_ride_through_s: Annotated[float, Field(ge=0)] | None = optional(
+        "Time that the UPS carries the load [s]."
+    )
+
+
 class Scenario(Model):
     """One run: a facility, what it is asked to do, and over which span of time."""
 
@@ -446,6 +467,11 @@ class Scenario(Model):
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Seed of every random draw.")
     flexibility: Flexibility | None = optional(
         "How the facility answers the grid; it never does if absent."
+    )
+    site: SiteFacts = Field(
+        default_factory=SiteFacts,
+        description="Facts of the site for its data sheet; they change no number.",
+        exclude_if=lambda value: value == SiteFacts(),
     )
 
     _folder: Path = PrivateAttr(default_factory=Path)

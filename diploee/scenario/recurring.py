@@ -49,30 +49,9 @@ POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitOptimizer, _HO
 """Optimizers of power limits, likewise."""
 
 
-class RecurringTraining(Model):
-    """Training jobs that recur, while an optimizer learns their best batch size and power limit."""
+class ZeusSpec(Model):
+    """Rules by which recurring jobs choose batch size and power limit."""
 
-    train: str | None = Field(
-        default=None,
-        description="Zeus' train trace (summary_train.csv), a file relative to the scenario file; "
-        "the shipped synthetic traces if absent.",
-    )
-    power: str | None = Field(
-        default=None, description="Zeus' power trace of one GPU model (summary_power_v100.csv)."
-    )
-    workloads: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = Field(
-        default_factory=dict,
-        description="Share of each dataset among the recurring jobs, any scale; all known datasets "
-        "of the traces alike if absent.",
-    )
-    recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=50, description="Recurring jobs, each with its own history of recurrences."
-    )
-    groups: str | None = Field(
-        default=None,
-        description="Alibaba group trace: submissions, groups and run time ratios from the file, "
-        "instead of the calendar; repeated until the run ends.",
-    )
     batch_size_optimizer: Annotated[SerializeAsAny[BatchSizeOptimizer], BATCH_SIZE_OPTIMIZERS] = (
         Field(
             default="zeus",
@@ -96,6 +75,39 @@ class RecurringTraining(Model):
     beta: Annotated[float, Field(gt=1, le=1_000)] = Field(
         default=2.0,
         description="A recurrence is stopped early at this multiple of the lowest cost so far.",
+    )
+
+    @property
+    def limit(self) -> PowerLimitOptimizer | float:
+        """The power limit optimizer, or the one that goes with the batch size optimizer."""
+        if self.power_limit is not None:
+            return self.power_limit
+        return POWER_LIMIT_OPTIMIZERS.read(self.batch_size_optimizer.goes_with)
+
+
+class RecurringTraining(ZeusSpec):
+    """Training jobs that recur, while an optimizer learns their best batch size and power limit."""
+
+    train: str | None = Field(
+        default=None,
+        description="Zeus' train trace (summary_train.csv), a file relative to the scenario file; "
+        "the shipped synthetic traces if absent.",
+    )
+    power: str | None = Field(
+        default=None, description="Zeus' power trace of one GPU model (summary_power_v100.csv)."
+    )
+    workloads: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = Field(
+        default_factory=dict,
+        description="Share of each dataset among the recurring jobs, any scale; all known datasets "
+        "of the traces alike if absent.",
+    )
+    recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=50, description="Recurring jobs, each with its own history of recurrences."
+    )
+    groups: str | None = Field(
+        default=None,
+        description="Alibaba group trace: submissions, groups and run time ratios from the file, "
+        "instead of the calendar; repeated until the run ends.",
     )
     max_epochs: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,

@@ -1,30 +1,44 @@
-"""A first scenario of one's own: training and serving at a meter, from five answers."""
+"""A first scenario of one's own: tenants at a meter, from seven answers and what ships."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from diploee.clock import fixed_zone, named_zone
 from diploee.model import Model, Share
+from diploee.scenario.loading import shipped_scenarios
+from diploee.scenario.synchronous import SynchronousJob
 
 WIDTHS = (2, 4, 8, 16)
 """Nodes of the measured jobs of llama2_70b_lora."""
 
+FAILURES = 1.9
+"""ASSUMPTION: failures per 1,000 days of a node of 4 GPUs, half of Llama 3's of nodes of 8."""
+
 
 class Site(Model):
-    """Answers to the five questions."""
+    """Answers to the questions of `diploee init`."""
 
     poi_mw: Annotated[float, Field(gt=0, le=100_000)] = Field(
         default=20.0, description="Power at the meter with all nodes at their ratings [MW]."
     )
-    training_share: Share = Field(
-        default=0.7, description="Share of the nodes that train, 0-1; the others serve requests."
+    training_share: Share = Field(default=0.7, description="Share of the nodes that train, 0-1.")
+    colocation_share: Share = Field(
+        default=0.0,
+        description="Share of the nodes let to tenants with jobs of their own, 0-1; those that "
+        "neither train nor are let serve requests.",
+    )
+    largest_job: Share = Field(
+        default=0.25,
+        description="Share of the training nodes that the largest job takes, all in step, 0-1.",
     )
     occupancy: Annotated[float, Field(ge=0.01, le=0.95)] = Field(
-        default=0.65, description="Mean share of the nodes that are busy, 0.01-0.95."
+        default=0.65,
+        description="Mean share of the nodes beside the largest job that are busy, 0.01-0.95.",
     )
     time_zone: str = Field(
         default="America/Chicago", description="Time zone, or an offset such as -06:00."
@@ -39,12 +53,20 @@ class Site(Model):
         fixed_zone(text) if text[:1] in "+-" else named_zone(text)
         return text
 
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Site:
+        if self.training_share + self.colocation_share > 1:
+            raise ValueError(
+                f"training_share {self.training_share:g} and colocation_share "
+                f"{self.colocation_share:g} are more than 1 together; lower one"
+            )
+        return self
+
 
 def starter_text(site: Site, name: str, n_nodes: int) -> str:
     """Return a commented scenario file of a site."""
-    n_training = max(round(n_nodes * site.training_share), 2) if site.training_share else 0
-    pools = {"training": n_training, "serving": n_nodes - n_training}
-    wide = max((width for width in WIDTHS if width <= n_training), default=WIDTHS[0])
+    pools = _pools(site, n_nodes)
+    spare = _spares(pools["pretraining"])
     is_fixed = site.time_zone[:1] in "+-"
     words = {
         "name": name,
@@ -53,26 +75,67 @@ def starter_text(site: Site, name: str, n_nodes: int) -> str:
         "offset": site.time_zone if is_fixed else _standard_offset(site.time_zone),
         "climate": site.climate,
         "occupancy": f"{site.occupancy:g}",
-        "classes": _classes(wide),
+        "classes": _classes(pools["training"]),
+        "spare": spare,
+        "failures": FAILURES,
+        "n_largest": pools["pretraining"] - spare,
+        "colocation": _colocation(pools["colocation"]),
     }
     shown = [
         f"    {pool}: {{node_type: h100_4x, n_nodes: {n}}}\n" for pool, n in pools.items() if n
     ]
-    streams = [
-        text.format(**words)
-        for pool, text in (("training", _TRAINING), ("serving", _SERVING))
-        if pools[pool]
-    ]
-    return "".join([_HEAD.format(**words), *shown, _STAGES.format(**words), *streams])
+    texts = {"pretraining": _PRETRAINING, "training": _TRAINING, "colocation": _COLOCATION}
+    streams = [text.format(**words) for pool, text in texts.items() if pools[pool]]
+    serving = [_SERVING.format(**words)] if pools["serving"] else []
+    head = ["\nstreams:\n"] if streams else []
+    return "".join(
+        [_HEAD.format(**words), *shown, _STAGES.format(**words), *head, *streams, *serving]
+    )
 
 
-def _classes(widest: int) -> str:
-    """Return the job classes, of 4 and 16 nodes where the pool has them."""
-    shares: dict[int, float] = {}
-    for width, share in ((4, 0.6), (16, 0.4)):
-        shares[min(width, widest)] = shares.get(min(width, widest), 0) + share
-    duration, lines = f"&hours {_HOURS}", []
+def _pools(site: Site, n_nodes: int) -> dict[str, int]:
+    """Return the nodes of each pool; one that is asked for at all has two."""
+    let = max(round(n_nodes * site.colocation_share), 2) if site.colocation_share else 0
+    trained = max(round(n_nodes * site.training_share), 2) if site.training_share else 0
+    trained = min(trained, n_nodes - let)
+    largest = round(trained * site.largest_job)
+    largest = 0 if largest < 2 else trained if trained - largest < 2 else largest
+    return {
+        "pretraining": largest,
+        "training": trained - largest,
+        "colocation": let,
+        "serving": n_nodes - let - trained,
+    }
+
+
+def _spares(n_nodes: int) -> int:
+    """Return the spare nodes that a synchronous job on about `n_nodes` nodes holds."""
+    job = {"n_nodes": n_nodes or 1, "period_s": 6, "work_days": 120}
+    return SynchronousJob(**job, failures_per_1000_node_days=FAILURES).spares(n_nodes)
+
+
+def _colocation(n_nodes: int) -> str:
+    """Return the jobs and the calendar of `colocation_10mw`, as they ship."""
+    text = shipped_scenarios()["colocation_10mw"].read_text("utf-8")
+    jobs = text[text.index("    # Job mix:") :]
+    shares = _fitting({2: 0.5, 4: 0.25, 8: 0.15, 16: 0.1}, n_nodes)
+    widths = ", ".join(f"{width}: {share:g}" for width, share in shares.items())
+    return re.sub(r"(?m)^      n_nodes: .*$", f"      n_nodes: {{{widths}}}", jobs)
+
+
+def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
+    """Return shares of jobs by width, those of more nodes than there are with the widest left."""
+    widest = max((width for width in WIDTHS if width <= n_nodes), default=WIDTHS[0])
+    found: dict[int, float] = {}
     for width, share in shares.items():
+        found[min(width, widest)] = found.get(min(width, widest), 0) + share
+    return found
+
+
+def _classes(n_nodes: int) -> str:
+    """Return the job classes, of 4 and 16 nodes where the pool has them."""
+    duration, lines = f"&hours {_HOURS}", []
+    for width, share in _fitting({4: 0.6, 16: 0.4}, n_nodes).items():
         lines += [
             "      - workload: llama2_70b_lora",
             f"        n_nodes: {width}",
@@ -131,8 +194,31 @@ _STAGES = """\
     - {{kind: point_of_interconnection, contract_mva: {poi_mw}}}  # for the headroom
 """
 
-_TRAINING = """
-streams:
+_PRETRAINING = """\
+  pretraining:           # the largest job: all its nodes compute, wait, fail and restart together
+    pool: pretraining
+    synchronous:         # ASSUMPTION: three models in turn, 120 days of work each, in iterations of
+      jobs:              # 6 s; levels and failures by the defaults of SynchronousJob (REFERENCE.md)
+        - &largest
+          name: first
+          n_nodes: {n_largest}
+          spare_nodes: {spare}
+          period_s: 6
+          work_days: 120
+          failures_per_1000_node_days: {failures}  # of 8 GPUs 3.8 (Llama 3), here half the GPUs
+          planned_per_1000_node_days: 0.21
+        - {{<<: *largest, name: second}}
+        - {{<<: *largest, name: third}}
+"""
+
+_COLOCATION = """\
+  colocation:            # tenants of colocation_10mw, the data center of the paper
+    pool: colocation
+    target_utilization: {occupancy}
+
+{colocation}"""
+
+_TRAINING = """\
   training:
     pool: training
     target_utilization: {occupancy}

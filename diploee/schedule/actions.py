@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from diploee.errors import Brief
+
 How = Literal["checkpoint", "kill", "suspend"]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(Brief):
     """Start a waiting job, on the nodes that it asks for unless others are given.
 
     Parameters
@@ -28,7 +30,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(Brief):
     """Stop a running job.
 
     Parameters
@@ -46,14 +48,14 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Brief):
     """Let a suspended job work on."""
 
     job: int  # its number
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(Brief):
     """Run a running job on other nodes; it is stopped, its work saved, and started again."""
 
     job: int  # its number
@@ -61,7 +63,7 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
-class SetLevel:
+class SetLevel(Brief):
     """Cap the GPUs of a running job at a level; 0 = uncapped."""
 
     job: int  # its number

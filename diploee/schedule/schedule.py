@@ -15,7 +15,7 @@ import numpy as np
 
 from diploee.clock import RunClock
 from diploee.columns import Column
-from diploee.errors import PolicyError, WorkloadError, did_you_mean, one_of, shown
+from diploee.errors import Brief, PolicyError, WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, Scenario
 from diploee.scenario.models import StandingNodes
@@ -48,7 +48,7 @@ QUEUE_COLUMNS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Brief):
     """Jobs with their start times."""
 
     jobs: JobTable  # of a run in the order of submission; or some of them, in any order

@@ -11,14 +11,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import pytest
 import simpy
 from gigawatt import colocation_run
+from timing import interleaved, seconds
 
 import diploee
 from diploee.profiles import ProfileLibrary
@@ -35,26 +35,12 @@ pytestmark = pytest.mark.bench
 LEAST_RATE_OF_BARE_LOOP = 0.6
 LEAST_SPEED_UP_OF_TWIN = 10
 LEAST_SPEED_UP_OF_BACKFILL = 20
-LONGEST_BACKFILLED_YEAR_S = 60
 LARGEST_SHARE_OF_POWER = 0.5
 MEMORY_LIMIT_MB = 2_000
 LARGEST_COST_OF_A_LARGER_FACILITY = 1.3  # aim 1.2
 LARGEST_DRAW_MB = 90
 """Six hours are drawn at once, which are up to 580,000 jobs of a gigawatt, some 150 bytes each."""
 TARGET_UTILIZATION = 0.6034
-
-
-def seconds(action: Callable[[], object]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
-def interleaved(n_repeats: int, *actions: Callable[[], object]) -> list[float]:
-    """Median time of each action [s], each repeat running them all in turn."""
-    times = [[seconds(action) for action in actions] for _ in range(n_repeats)]
-    return [median(of_one) for of_one in zip(*times, strict=True)]
 
 
 def one_pool(target: float, duration: str) -> tuple[Scenario, ProfileLibrary, JobTable]:
@@ -126,7 +112,7 @@ def test_simpy_scheduling_keeps_most_of_the_rate_of_a_bare_loop(
         assert abs(env.n_events - 2 * len(jobs)) <= 3
 
     bare_s, ours_s = interleaved(
-        5,
+        3,
         lambda: bare_loop(simpy.Environment(), jobs, horizon_ms),
         lambda: SimpyCluster(n_nodes, StrictFifo()).advance(jobs, horizon_ms),
     )
@@ -134,15 +120,10 @@ def test_simpy_scheduling_keeps_most_of_the_rate_of_a_bare_loop(
     assert bare_s / ours_s >= LEAST_RATE_OF_BARE_LOOP
 
 
-@pytest.fixture(scope="module")
-def year() -> tuple[Scenario, ProfileLibrary, JobTable]:
-    return one_pool(TARGET_UTILIZATION, "1 year")
-
-
 def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
-    year: tuple[Scenario, ProfileLibrary, JobTable],
+    quarter: tuple[Scenario, ProfileLibrary, JobTable],
 ) -> None:
-    scenario, library, jobs = year
+    scenario, library, jobs = quarter
     schedules: dict[str, Schedule] = {}
     n_minutes = []
 
@@ -159,9 +140,9 @@ def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
     simpy_s, compiled_s, power_s = interleaved(
         3, lambda: schedule("simpy"), lambda: schedule("compiled"), power
     )
-    assert len(jobs) > 2_700_000
+    assert len(jobs) > 650_000
     assert np.array_equal(schedules["simpy"].start_ms, schedules["compiled"].start_ms)
-    assert set(n_minutes) == {365 * 24 * 60}
+    assert set(n_minutes) == {91 * 24 * 60}
     print(  # noqa: T201
         f"simpy {simpy_s:.2f} s, compiled {compiled_s:.2f} s ({simpy_s / compiled_s:.1f}x), "
         f"power {power_s:.2f} s ({power_s / simpy_s:.2f})"
@@ -186,23 +167,12 @@ def test_twin_of_easy_is_twenty_times_faster_than_simpy(order: Order) -> None:
     assert simpy_s / compiled_s >= LEAST_SPEED_UP_OF_BACKFILL
 
 
-def test_year_under_easy_takes_less_than_a_minute(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "diploee", "run", "colocation_10mw", "--quiet"]
-    pool = next(iter(diploee.load_scenario("colocation_10mw").facility.pools))
-    options = ["--engine", "compiled", "--set", f"facility.pools.{pool}.scheduler=easy"]
-    started = time.perf_counter()
-    subprocess.run([*command, *options, "--out", str(tmp_path / "year")], check=True)
-    wall_s = time.perf_counter() - started
-    print(f"year under EASY: {wall_s:.1f} s")  # noqa: T201
-    assert wall_s < LONGEST_BACKFILLED_YEAR_S
-
-
 def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> None:
     """The whole command in its own process, which reports its peak memory itself."""
     command = [sys.executable, "-m", "diploee", "run", "colocation_10mw", "--quiet"]
-    options = ["--target-utilization", "0.8034", "--out", str(tmp_path / "year")]
+    more = ["--engine", "compiled", "--target-utilization", "0.8034"]
     started = time.perf_counter()
-    subprocess.run([*command, *options], check=True)
+    subprocess.run([*command, *more, "--out", str(tmp_path / "year")], check=True)
     wall_s = time.perf_counter() - started
     manifest = json.loads((tmp_path / "year" / "manifest.json").read_text("utf-8"))
     metrics = json.loads((tmp_path / "year" / "metrics.json").read_text("utf-8"))
@@ -212,18 +182,15 @@ def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> No
     assert 0 < peak_mb < MEMORY_LIMIT_MB
 
 
-@pytest.mark.parametrize("jobs_file", [False, True], ids=["without jobs.parquet", "with it"])
-def test_a_hundred_times_the_facility_runs_in_the_same_memory(
-    tmp_path: Path, jobs_file: bool
-) -> None:
-    """About as many jobs each: a year of 10 MW, a tenth of it of 100 MW, a hundredth of 1 GW."""
+def test_a_hundred_times_the_facility_runs_in_the_same_memory(tmp_path: Path) -> None:
+    """About as many jobs each, too many to be kept: 150 days of 10 MW, a tenth of it of 100 MW."""
     colocation_run(tmp_path / "warm", 2_840, "1 day")  # compiles
-    spans = {2_840: "1 year", 28_400: "36 days", 284_000: "87 h"}
+    spans = {2_840: "150 days", 28_400: "15 days", 284_000: "36 h"}
     attempts = (
-        [colocation_run(tmp_path / f"{n} {i}", n, span, jobs_file) for n, span in spans.items()]
-        for i in range(3)
+        [colocation_run(tmp_path / f"{n} {i}", n, span) for n, span in spans.items()]
+        for i in range(2)
     )
-    # The cheapest of three, as what else the machine does only ever adds to the cost of a run.
+    # The cheaper of two, as what else the machine does only ever adds to the cost of a run.
     runs = [min(of_one, key=lambda run: run.cpu_s) for of_one in zip(*attempts, strict=True)]
     for n_nodes, run in zip(spans, runs, strict=True):
         print(f"{n_nodes:,} nodes: {run}")  # noqa: T201
@@ -233,3 +200,15 @@ def test_a_hundred_times_the_facility_runs_in_the_same_memory(
         assert run.peak_mb <= 1.2 * small.peak_mb + LARGEST_DRAW_MB
         cost = run.cpu_s / run.n_jobs / (small.cpu_s / small.n_jobs)
         assert cost <= LARGEST_COST_OF_A_LARGER_FACILITY
+
+
+def test_help_takes_little_longer_than_its_library() -> None:
+    floor = "import typer, rich.console, rich.panel, rich.table, rich.markdown, rich.markup"
+
+    def best_s(*arguments: str) -> float:
+        line = [sys.executable, *arguments]
+        return min(
+            seconds(lambda: subprocess.run(line, capture_output=True, check=True)) for _ in range(3)
+        )
+
+    assert best_s("-m", "diploee", "--help") < max(0.6, 3 * best_s("-c", floor))

@@ -9,6 +9,7 @@ from typing import get_args
 import numpy as np
 
 from diploee.clock import Zone
+from diploee.errors import Brief
 from diploee.loads.import_counts import ImportCounts
 from diploee.scenario.log_replay import JobState
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
@@ -86,7 +87,7 @@ class JobRecords(Table):
 
 
 @dataclass(frozen=True, eq=False)
-class JobLog:
+class JobLog(Brief):
     """A job log and what its import left out."""
 
     source: str  # file that it was read from

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
+from diploee.progress import report
 from diploee.scenario import Calendar, WeekToWeek
 from diploee.scenario.models import StandingNodes
 from diploee.scenario.times import holidays_of
@@ -366,6 +368,7 @@ def gamma_factors(
 
 
 MAX_STEPS = 100
+MOST_PREDICTED = 12
 
 
 def bisect(
@@ -377,13 +380,16 @@ def bisect(
 ) -> tuple[float, float, int]:
     """Find where a non-decreasing function comes nearest to a target."""
     best, best_value = high, function(high)
-    steps = 1
+    steps, done = 1, 0.0
     while abs(best_value - target) > tolerance and steps < MAX_STEPS:
         # function(low) < target <= function(high) holds, or nothing up to high reaches the target.
         # A function of steps may jump over it: the nearest value tried is kept.
         middle = (low + high) / 2
         if not low < middle < high:
             break
+        halvings = math.log2(max(abs(best_value - target) / max(tolerance, 1e-12), 1.0))
+        done = max(done, steps / (steps + halvings + 1))
+        report(done, "finding the load that meets the target")
         value = function(middle)
         steps += 1
         if abs(value - target) < abs(best_value - target):
@@ -393,3 +399,43 @@ def bisect(
         else:
             high = middle
     return best, best_value, steps
+
+
+def bisect_rising(
+    function: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    tolerance: float,
+) -> tuple[float, float, int]:
+    """Find what `bisect` finds of a costly non-decreasing function, from fewer of its values.
+
+    The rest of the bisection is predicted by the line through the two known points nearest to the
+    target. Its last point is evaluated next: it and those beside it decide all that come before.
+    """
+    known = {x: function(x) for x in (low, high)}
+    unknown: list[float] = []
+
+    def predicted(x: float) -> float:
+        if x in known:
+            return known[x]
+        if not below < x < above:  # further off than a known point that misses the target
+            return -np.inf if x <= below else np.inf
+        unknown.append(x)
+        return y0 + slope * (x - x0)
+
+    for _ in range(MOST_PREDICTED):
+        below = max((x for x, y in known.items() if y < target - tolerance), default=-np.inf)
+        above = min((x for x, y in known.items() if y > target + tolerance), default=np.inf)
+        (x0, y0), (x1, y1) = sorted(known.items(), key=lambda point: abs(point[1] - target))[:2]
+        slope = (y1 - y0) / (x1 - x0)
+        unknown.clear()
+        found = bisect(predicted, target, low, high, tolerance)
+        if not unknown:
+            break
+        crosses = slope * (below - x0) < target - y0 < slope * (above - x0)
+        next_x = unknown[-1 if crosses else 0]
+        known[next_x] = function(next_x)
+    if not unknown and abs(found[1] - target) <= tolerance:
+        return found
+    return bisect(lambda x: known[x] if x in known else function(x), target, low, high, tolerance)

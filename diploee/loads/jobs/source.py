@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diploee.clock import RunClock
-from diploee.errors import ProfileError, WorkloadError, did_you_mean, plural
+from diploee.errors import Brief, ProfileError, WorkloadError, did_you_mean, plural
 from diploee.jit import njit
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -111,7 +111,7 @@ class StreamClass:
 
 
 @dataclass(frozen=True)
-class StreamMatch:
+class StreamMatch(Brief):
     """How a stream's daily job count came about."""
 
     stream: str  # its name

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from diploee.columns import Columns
+from diploee.errors import Brief
 from diploee.facility.base import Block, Values
 from diploee.jit import njit
 from diploee.loads.services.curves import PowerCurve, PowerSample
@@ -104,7 +105,7 @@ class BankLoad:
 
 
 @dataclass(frozen=True, eq=False)
-class Bank:
+class Bank(Brief):
     """Nodes of one service that play the same profiles, piece by piece of time."""
 
     pool_id: int  # index of their pool
@@ -131,8 +132,7 @@ class Bank:
 
         The last is the power of instances that each draw the mean of their sample.
         """
-        first = int(np.searchsorted(self.edges_ms[1:], begin_ms, "right"))
-        stop = int(np.searchsorted(self.edges_ms[:-1], end_ms))
+        first, stop = self._pieces(begin_ms, end_ms)
         energy_j = steady_j = node_ms = 0.0
         for start in range(first, stop, _PIECES_AT_ONCE):
             rows = self._segments(start, min(start + _PIECES_AT_ONCE, stop))
@@ -143,6 +143,14 @@ class Bank:
         span_ms = end_ms - begin_ms
         per_s = MS_PER_S / span_ms
         return energy_j * per_s, node_ms / span_ms, steady_j * per_s
+
+    def within(self, begin_ms: int, end_ms: int) -> Segments:
+        """Return the segments that overlap a span of time."""
+        return self._segments(*self._pieces(begin_ms, end_ms))
+
+    def _pieces(self, begin_ms: int, end_ms: int) -> tuple[int, int]:
+        first = int(np.searchsorted(self.edges_ms[1:], begin_ms, "right"))
+        return first, int(np.searchsorted(self.edges_ms[:-1], end_ms))
 
     def _segments(self, first: int, stop: int) -> Segments:
         """Return the segments of the pieces from one to before another."""
@@ -199,12 +207,14 @@ def bank_sums_w(
 ) -> list[Float64Array]:
     """Sum a repeating sample over the first K instances of a bank, for several K."""
     total_w, done, found = np.zeros(sample_w.size), 0, []
-    places = np.arange(sample_w.size)
+    twice_w = np.concatenate([sample_w, sample_w])  # a turn of it is a slice
     at_once = max(1, VALUES_AT_ONCE // sample_w.size)
     for count in counts:
         for begin in range(done, count, at_once):
-            added = phases[begin : min(begin + at_once, count)]
-            total_w = total_w + sample_w[(places + added[:, None]) % sample_w.size].sum(axis=0)
+            added_w = np.zeros_like(sample_w)
+            for place in phases[begin : min(begin + at_once, count)].tolist():
+                added_w += twice_w[place : place + sample_w.size]
+            total_w = total_w + added_w
         done = count
         found.append(total_w)
     return found

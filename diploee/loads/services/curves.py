@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy
 
+from diploee.errors import Brief
 from diploee.profiles import Provenance
 from diploee.scenario.serving import LatencyMetric
 from diploee.tables import Float64Array
@@ -33,7 +34,7 @@ FALL = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class LatencyCurve:
+class LatencyCurve(Brief):
     """Latency and completed rate of one instance against the rate offered to it."""
 
     metric: LatencyMetric  # which latency
@@ -92,7 +93,7 @@ class PowerSample:
 
 
 @dataclass(frozen=True, eq=False)
-class PowerCurve:
+class PowerCurve(Brief):
     """Power of each node of an instance against the instance's request rate."""
 
     name: str  # name of the curve, for random streams and profile ids

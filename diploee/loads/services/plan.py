@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.loads.jobs.rates import bisect
+from diploee.loads.jobs.rates import bisect_rising
 from diploee.loads.services.capacity import Capacity, reserve_nodes, service_capacity
 from diploee.loads.services.curves import LatencyCurve
 from diploee.loads.services.requests import request_rates
@@ -160,14 +161,15 @@ class ServicePlanner:
             return self.rates.trace_rate_rps, 0, "replayed" if spec.replay is not None else "given"
         target = spec.target_utilization
         assert target is not None
-        if self.utilization(0.0) > target:
+        utilization = cache(self.utilization)
+        if utilization(0.0) > target:
             raise WorkloadError(
                 f"request_streams.{self.name}: target utilization {target:g} can't be reached: "
-                f"min_instances alone occupy {self.utilization(0.0):.4f}; lower them"
+                f"min_instances alone occupy {utilization(0.0):.4f}; lower them"
             )
         high = sum(rules.n_max * rules.max_rate_rps for rules in self.rules)
         steps = 1
-        while (reached := self.utilization(high)) < target:
+        while (reached := utilization(high)) < target:
             if steps == MAX_DOUBLINGS:
                 raise WorkloadError(
                     f"request_streams.{self.name}: target utilization {target:g} can't be "
@@ -175,7 +177,7 @@ class ServicePlanner:
                     "or give the calendar's hours of weight zero some requests"
                 )
             high, steps = 2 * high, steps + 1
-        rate_rps, _, more = bisect(self.utilization, target, 0.0, high, TOLERANCE)
+        rate_rps, _, more = bisect_rising(utilization, target, 0.0, high, TOLERANCE)
         return rate_rps, steps + more, "plan"
 
     def plan(self) -> ServicePlan:

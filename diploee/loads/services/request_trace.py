@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diploee.clock import UTC_ZONE, RunClock, Zone
-from diploee.errors import WorkloadError, did_you_mean, one_of
+from diploee.errors import Brief, WorkloadError, did_you_mean, one_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array, Int64Array
@@ -59,7 +59,7 @@ class TokenLengths:
 
 
 @dataclass(frozen=True, eq=False)
-class RequestTrace:
+class RequestTrace(Brief):
     """Requests per step and service, and their token lengths."""
 
     source: str  # file or folder that it was read from

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from diploee.clock import WallClock
-from diploee.errors import InputError
+from diploee.errors import Brief, InputError
 from diploee.facility.base import naming
 from diploee.measures.distribution import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
@@ -75,7 +75,7 @@ class Band(Model):
 
 
 @dataclass(frozen=True)
-class Shown:
+class Shown(Brief):
     """A series to be checked against limits."""
 
     clock: WallClock  # its intervals
@@ -183,7 +183,7 @@ class Amount(Model):
 
 
 @dataclass(eq=False)
-class Check:
+class Check(Brief):
     """One limit on a series: values of a signal against a largest or `least` one."""
 
     # The limited quantity in words, its largest or least value, and the unit of both

@@ -25,7 +25,7 @@ import numpy as np
 import yaml
 
 from diploee.clock import instant_ms
-from diploee.errors import InputError
+from diploee.errors import Brief, InputError
 from diploee.facility.base import POWER, Block, Meter
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
@@ -49,6 +49,7 @@ from diploee.metrics.limits.report import (
     finer_windows,
     seen_by,
 )
+from diploee.progress import stage
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
 
@@ -86,7 +87,7 @@ _PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 
 
 @dataclass(frozen=True)
-class Mitigation:
+class Mitigation(Brief):
     """A battery that keeps a run within limits, and the run with it."""
 
     # The entry of `facility.stages` behind which the run keeps its limits; None where it keeps them
@@ -204,6 +205,7 @@ class Mitigation:
         }
 
 
+@stage("battery")
 def mitigate(run: Run, limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.errors import InputError, one_line, plural, shown
+from diploee.errors import Brief, InputError, one_line, plural, shown
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
@@ -23,6 +23,7 @@ from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
 from diploee.metrics.limits.check import Check, LimitSpec, NotAssessable, Shown, named
 from diploee.metrics.limits.file import Limits
+from diploee.progress import stage
 from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
@@ -50,7 +51,7 @@ class Worst:
 
 
 @dataclass(frozen=True)
-class LimitResult:
+class LimitResult(Brief):
     """Result of the check of one limit."""
 
     key: str  # in the file
@@ -99,7 +100,7 @@ class LimitResult:
 
 
 @dataclass(frozen=True)
-class LimitReport:
+class LimitReport(Brief):
     """A run checked against limits."""
 
     resolution_s: float  # of the run
@@ -137,10 +138,13 @@ class LimitReport:
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each and the boundary."""
-        order: tuple[Verdict, ...] = ("violated", "kept", "not assessable")
-        counts = ", ".join(f"{n} {v}" for v in order if (n := self._verdicts.count(v)))
         name = f"{self.name}: " if self.name else ""
-        return f"{name}{self.verdict.upper()} ({counts}; power boundary: {self.boundary})"
+        return f"{name}{self.verdict.upper()} ({self.counts()}; power boundary: {self.boundary})"
+
+    def counts(self) -> str:
+        """Return how many limits have each verdict."""
+        order: tuple[Verdict, ...] = ("violated", "kept", "not assessable")
+        return ", ".join(f"{n} {v}" for v in order if (n := self._verdicts.count(v)))
 
     def head(self) -> list[str]:
         """Return the verdict, where the limits come from, and what they leave out or assume."""
@@ -182,6 +186,7 @@ class Supply(NamedTuple):
     facility: Facility
 
 
+@stage("limits")
 def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> LimitReport:
     """Check the facility's power of a run against limits, streamed from its file.
 
@@ -299,11 +304,9 @@ def seen_by(
 
 def _nominal(facility: Facility, rated: tuple[float, str]) -> tuple[float, str]:
     """Return the nominal power [MW] and what it is: the contract's, else the rated power."""
-    for stage in facility.stages:
-        if contract_mva := getattr(stage, "contract_mva", None):
-            return float(contract_mva), (
-                "contract_mva of the point of interconnection at unity power factor"
-            )
+    for each in facility.stages:
+        if contract := getattr(each, "contract", None):
+            return float(contract[0]), str(contract[1])
     return rated
 
 
