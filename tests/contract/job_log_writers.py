@@ -9,6 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
+from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog
+
 ORIGIN_S = 1_678_060_800
 """Monday, 2023-03-06 00:00 UTC: where times count from."""
 
@@ -41,27 +45,15 @@ JOBS = (
 
 
 class LogWriter:
-    """One format: how it writes a list of jobs, and what of a job it can tell.
-
-    Attributes
-    ----------
-    name : str
-        The format's name.
-    states : dict of str to str
-        The format's word for each state.
-    zone : {"stamps", "option", "header", "none"}
-        What tells the local time: each stamp, the user, nothing but the instant, or nothing.
-    missing : tuple of str
-        The format's words for a missing time.
-    options : dict
-        What the user must say.
-    """
+    """One format: how it writes a list of jobs, and what of a job it can tell."""
 
     name: ClassVar[str]
-    states: ClassVar[dict[str, str]]
+    states: ClassVar[dict[str, str]]  # the format's word for each state
+    # What tells the local time: "stamps", the user's "option", nothing but the instant ("header"),
+    # or nothing ("none").
     zone: ClassVar[str]
-    missing: ClassVar[tuple[str, ...]]
-    options: ClassVar[dict[str, Any]] = {}
+    missing: ClassVar[tuple[str, ...]]  # the format's words for a missing time
+    options: ClassVar[dict[str, Any]] = {}  # what the user must say
     has_nodes = True
     has_gpus = True
     has_submission = True
@@ -108,6 +100,24 @@ def stamp(time_s: int | None, offset_min: int, missing: str, layout: str) -> str
 def offset_text(offset_min: int) -> str:
     hours, minutes = divmod(abs(offset_min), 60)
     return f"{'-' if offset_min < 0 else '+'}{hours:02d}:{minutes:02d}"
+
+
+def check_log(log: JobLog) -> None:
+    """Check what holds for every log, and that no row vanished without a cause."""
+    jobs, counts = log.jobs, log.counts
+    assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
+    assert len(log) == counts.n_kept == len(log.job_ids)
+    assert (np.diff(jobs.submit_ms) >= 0).all()
+    assert (jobs.duration_ms > 0).all()
+    assert (jobs.n_nodes >= 1).all()
+    assert ((jobs.start_ms >= jobs.submit_ms) | (jobs.start_ms == MISSING_MS)).all()
+    assert (jobs.submit_ms != MISSING_MS).all()
+    assert not (jobs.n_gpus < 0).any() and not np.isinf(jobs.n_gpus).any()
+    assert not (jobs.energy_j <= 0).any()
+    assert ((jobs.state_id >= 0) & (jobs.state_id < len(STATES))).all()
+    assert ((jobs.type_id >= 0) & (jobs.type_id < len(log.types))).all()
+    assert log.is_relative == (log.utc_offset_min is None)
+    assert all(n > 0 for n in (*counts.dropped.values(), *counts.repaired.values()))
 
 
 class Swf(LogWriter):

@@ -1,11 +1,13 @@
-"""The pages of `docs/`: every block runs as it stands, every command is one that there is."""
+"""README and `docs/`: every block runs as it stands, every command is one that there is."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -20,24 +22,27 @@ import diploee
 from diploee.cli.app import application
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"ARCHITECTURE.md"}
-"""Pages whose examples have a test of their own."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = {
     str(path.relative_to(ROOT)): BLOCK.findall(path.read_text("utf-8"))
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if path.name not in ELSEWHERE
+    for path in [ROOT / "README.md", ROOT / "SKILL.md", *sorted((ROOT / "docs").rglob("*.md"))]
 }
+INSTALL = [
+    "pip install . && diploee run colocation_10mw\n",
+    'pip install -e ".[test]" && pytest -n auto\n',
+]
+"""The README's first two blocks, which `.ci/run` runs."""
 RUN = {
     name: [
         (language, "\n".join(block for _, block in part))
-        for language, part in groupby(blocks, key=itemgetter(0))
-        if language in ("bash", "python")
+        for language, part in groupby(
+            [b for b in blocks if b[0] in ("bash", "python") and b[1] not in INSTALL],
+            key=itemgetter(0),
+        )
     ]
     for name, blocks in PAGES.items()
-    if name != "README.md"  # `test_readme` runs its
 }
-"""Blocks of one language with none of another between them run together, as cells of a notebook."""
+"""Blocks of one language run together up to one of the other, as cells of a notebook."""
 
 
 @pytest.mark.slow
@@ -45,10 +50,15 @@ RUN = {
 def test_every_block_of_a_page_runs_in_turn(name: str, tmp_path: Path) -> None:
     write_logs(tmp_path / "job_4711")
     bin_folder = Path(sys.executable).parent
-    for language, block in RUN[name]:
+    blocks, strict = RUN[name], []
+    if name == "README.md":
+        shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+        first = INSTALL[0].partition(" && ")[2].strip()
+        blocks, strict = [("bash", f"{first} --engine compiled --quiet"), *blocks], ["-W", "error"]
+    for language, block in blocks:
         line = {
             "bash": ["bash", "-euo", "pipefail", "-c", f'PATH="{bin_folder}:$PATH"\n{block}'],
-            "python": [sys.executable, "-c", block],
+            "python": [sys.executable, *strict, "-c", block],
         }[language]
         done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
@@ -66,23 +76,24 @@ def commands(block: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", list(PAGES))
-def test_every_command_of_a_page_is_one_that_there_is(name: str) -> None:
-    root: Any = typer.main.get_command(application())
-    for language, block in PAGES[name]:
-        for words in commands(block) if language in ("bash", "console") else ():
-            command = root
-            while hasattr(command, "commands"):
-                command = command.commands[words.pop(0)]
-            command.make_context("diploee", words)
-
-
-@pytest.mark.parametrize("name", list(PAGES))
-def test_every_yaml_and_python_of_a_page_is_written_right(name: str) -> None:
+def test_every_block_of_a_page_is_written_right_and_every_command_is_one_that_there_is(
+    name: str,
+) -> None:
     for language, block in PAGES[name]:
         if language == "yaml":
             assert yaml.safe_load(block)
         if language == "python":
             compile(block, name, "exec")
+        for words in commands(block) if language in ("bash", "console") else ():
+            command = every_command()
+            while hasattr(command, "commands"):
+                command = command.commands[words.pop(0)]
+            command.make_context("diploee", words)
+
+
+@cache
+def every_command() -> Any:
+    return typer.main.get_command(application())
 
 
 def test_navigation_names_every_page_once() -> None:
@@ -105,6 +116,12 @@ def test_version_is_that_of_the_citation_and_of_the_newest_release_notes() -> No
     assert citation["version"] == diploee.__version__
     heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert heads[:2] == ["Unreleased", diploee.__version__]
+
+
+def test_ci_runs_the_install_blocks_word_for_word() -> None:
+    assert [block for language, block in PAGES["README.md"] if language == "bash"][:2] == INSTALL
+    ci = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert all(f"readme_block {n}" in ci for n in (1, 2))
 
 
 def test_readme_is_short() -> None:

@@ -18,6 +18,8 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from pydantic import BaseModel
 
@@ -28,7 +30,6 @@ PACKAGES = ["diploee", *(m.name for m in walk_packages(diploee.__path__, "diploe
 FRONTS: dict[str, list[str]] = {
     name: names for name in PACKAGES if (names := getattr(import_module(name), "__all__", []))
 }
-NAMES = [(package, name) for package, names in FRONTS.items() for name in names]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 )
@@ -76,14 +77,46 @@ def unexplained(value: Any) -> Iterator[str]:
                 yield name
 
 
-@pytest.mark.parametrize(("package", "name"), NAMES)
-def test_public_name_is_no_module_and_its_parameters_are_explained(package: str, name: str) -> None:
-    value = getattr(import_module(package), name)
-    assert not isinstance(value, ModuleType)
-    assert importlib.util.find_spec(f"{package}.{name}") is None, "also the name of a module"
-    if inspect.isfunction(value) or inspect.isclass(value):
-        assert value.__doc__
-        assert list(unexplained(value)) == []
+def public_classes() -> Iterator[type]:
+    """Yield the public dataclasses and models."""
+    names = ((package, name) for package, of in FRONTS.items() for name in of)
+    for package, name in names:
+        value = getattr(import_module(package), name)
+        is_record = is_dataclass(value) or (inspect.isclass(value) and issubclass(value, BaseModel))
+        if is_record and not inspect.isabstract(value):
+            yield value
+
+
+def test_no_public_name_is_a_module_and_the_parameters_of_all_are_explained() -> None:
+    for package, names in FRONTS.items():
+        for name in names:
+            value, full = getattr(import_module(package), name), f"{package}.{name}"
+            assert not isinstance(value, ModuleType), full
+            assert importlib.util.find_spec(full) is None, f"{full} is also a module"
+            if inspect.isfunction(value) or inspect.isclass(value):
+                assert value.__doc__, full
+                assert list(unexplained(value)) == [], full
+
+
+@pytest.mark.parametrize("cls", sorted({*public_classes()}, key=str), ids=lambda cls: cls.__name__)
+def test_whatever_an_object_holds_a_notebook_shows_one_line(cls: type) -> None:
+    huge = {f"key {k}": "line\n" * 1_000 for k in range(1_000)}
+    values = (
+        huge,
+        [huge] * 50,
+        np.zeros((1_000, 3)),
+        pd.DataFrame({"power": range(999)}),
+        "x" * 999,
+    )
+    for value in values:
+        if issubclass(cls, BaseModel):
+            shown: object = cls.model_construct(**dict.fromkeys(cls.model_fields, value))
+        else:
+            shown = object.__new__(cls)
+            for each in fields(cls):
+                object.__setattr__(shown, each.name, value)
+        assert cls.__name__ in repr(shown)
+        assert len(repr(shown)) <= 200 and len(repr(shown).splitlines()) == 1
 
 
 def test_tab_shows_the_names_in_the_order_of_the_readme() -> None:

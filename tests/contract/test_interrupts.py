@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from builders import write_library, write_scenario
-from command_line import PATIENCE_S, Ended, contents, start, wait_until
+from command_line import PATIENCE_S, Ended, start, wait_until
 
 INTERRUPTED = 130
 
@@ -42,42 +40,15 @@ def end(process: subprocess.Popen[str]) -> Ended:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "after_s"),
-    [
-        (signal.SIGINT, 0.0),
-        pytest.param(signal.SIGTERM, 0.7, marks=pytest.mark.slow),
-    ],
+    "numbers", [[signal.SIGINT], [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]], ids=len
 )
-def test_interrupted_run_leaves_nothing(
-    site: Path, tmp_path: Path, number: signal.Signals, after_s: float
+def test_interrupted_run_leaves_nothing_however_many_signals_come(
+    site: Path, tmp_path: Path, numbers: list[signal.Signals]
 ) -> None:
     process = start_run(site, tmp_path / "run")
-    time.sleep(after_s)
-    process.send_signal(number)
+    for number in numbers:
+        process.send_signal(number)
     ended = end(process)
     assert (ended.code, ended.out) == (INTERRUPTED, "")
     assert ended.problem == "interrupted; what was not finished is removed"
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_signals_that_come_together_leave_nothing(site: Path, tmp_path: Path) -> None:
-    process = start_run(site, tmp_path / "run")
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        os.kill(process.pid, number)
-    ended = end(process)
-    assert ended.code == INTERRUPTED
-    assert ended.problem == "interrupted; what was not finished is removed"
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_interrupted_replacement_keeps_the_old_run(site: Path, tmp_path: Path) -> None:
-    old = tmp_path / "run"
-    old.mkdir()
-    manifest = b'{"schema_version": 1, "scenario_sha256": ""}'
-    (old / "manifest.json").write_bytes(manifest)
-    process = start_run(site, old, "--force")
-    process.send_signal(signal.SIGINT)
-    assert end(process).code == INTERRUPTED
-    assert contents(tmp_path) == {"run/manifest.json": manifest}

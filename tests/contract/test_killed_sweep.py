@@ -1,4 +1,4 @@
-"""A sweep that is killed at any step: the same command again ends as if nothing had happened."""
+"""A sweep that is killed at any step, or whose disk fills: the same command again ends it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command_line import PATIENCE_S, Ended, call, start
-from killing import ended, kill_at
+from killing import command, ended, kill_at
 from sweep_builders import UTILIZATION, sweep_content, sweep_file
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
@@ -89,8 +89,8 @@ def check_killed_and_again(
         assert ended == Ended(0, "", "")
         return False
     finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/[!.]*/manifest.json")}
-    if number is signal.SIGKILL:
-        assert ended == Ended(-number, "", "")
+    if number is signal.SIGKILL:  # Python's tracker may note the semaphores that it removes
+        assert (ended.code, ended.out) == (-number, "")
     else:
         assert ended.code == INTERRUPTED
         assert ended.problems == [
@@ -108,32 +108,22 @@ def check_killed_and_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_sweep_that_is_killed_as_a_run_ends_goes_on_from_there(
-    number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path
-) -> None:
-    assert check_killed_and_again(site, tmp_path / "out", library_folder, True, 12, number)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", [1, *(pytest.param(n, marks=pytest.mark.fuzz) for n in (2, 3))])
 def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
-    first: int, site: Path, tmp_path: Path, library_folder: Path
+    site: Path, tmp_path: Path, library_folder: Path
 ) -> None:
     for k, number in enumerate(SIGNALS * 4):
         out = tmp_path / f"out-{k}"
-        assert check_killed_and_again(site, out, library_folder, True, first + 7 * k, number)
+        assert check_killed_and_again(site, out, library_folder, True, 1 + 7 * k, number)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [241, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "number", [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.fuzz) for n in SIGNALS[1:])]
 )
 def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
-    number: signal.Signals, every: int, site: Path, tmp_path: Path, library_folder: Path
+    number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path
 ) -> None:
-    for step in range(SIGNALS.index(number) + 1, MOST_STEPS, every):
+    for step in range(SIGNALS.index(number) + 1, MOST_STEPS, 4):
         out = tmp_path / f"out-{step}"
         code = ended(
             lambda out=out: os._exit(again(site, out, library_folder).code),
@@ -148,4 +138,22 @@ def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
         assert again(site, out, library_folder) == Ended(0, "", "")
         assert sweep_content(out) == sweep_content(site / "undisturbed")
         assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert 100 < step < MOST_STEPS - every
+    assert 100 < step < MOST_STEPS - 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [64, 6_000])
+def test_sweep_on_a_full_disk_ends_with_1_and_leaves_no_half_run(
+    limit: int, tmp_path: Path, library_folder: Path
+) -> None:
+    resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
+    file = sweep_file(tmp_path, {"set": {"resolution": "1 s"}})
+    options = ("--profiles", library_folder, "--out", tmp_path / "out", "--workers", 0, "--quiet")
+    ended = command(
+        ("sweep", file, *options), lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    )
+    assert (ended.code, ended.out) == (1, "")
+    assert "the disk is full" in ended.problem
+    assert not list(tmp_path.glob("out/runs/*"))
+    assert not list(tmp_path.rglob(".*"))
+    assert call("sweep", file, *options) == Ended(0, "", "")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from builders import tiny_library
 from command_line import LONGEST_S
+from job_log_writers import check_log
 from text_readers import READERS, TextReader
 
 from diploee.errors import InputError
@@ -78,9 +79,13 @@ def changed(text: str, rng: np.random.Generator) -> bytes:
 def told(result: Any) -> str:
     """Return what a command would say of a result."""
     if isinstance(result, JobLog):
+        check_log(result)
         fit = fit_job_log(result, [ClassRule(workload="tune")], tiny_library())
         return "\n".join([*fit_lines(fit), fragment_text(fit, stream="jobs", pool="main")])
     if isinstance(result, RequestTrace):
+        counts = result.counts
+        assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
+        assert np.isfinite(result.n_requests).all() and (result.n_requests >= 0).all()
         return request_stream_yaml(fit_requests(result), name="requests", pool="main")
     return ""
 

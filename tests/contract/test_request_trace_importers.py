@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -13,14 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from samples import AZURE, MOONCAKE, SERVEGEN
 
-from diploee.errors import InputError, LogFormatError
+from diploee.errors import LogFormatError
 from diploee.importers.request_traces import (
-    TRACE_FORMATS,
-    mooncake,
     read_request_trace,
     servegen,
 )
@@ -174,15 +168,7 @@ def test_requests_are_counted_per_step_and_service_and_tokens_add_up(
 
 
 @each_format
-def test_a_trace_without_a_last_line_end_is_whole(trace_format: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "trace", LINES[trace_format](some_requests()))
-    whole = read_request_trace(path)
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert same(read_request_trace(path), whole)
-
-
-@each_format
-@pytest.mark.parametrize("block_bytes", [1, 64, 1000])
+@pytest.mark.parametrize("block_bytes", [1, 64])
 def test_blocks_of_any_size_give_the_same_trace(
     trace_format: str, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,22 +179,6 @@ def test_blocks_of_any_size_give_the_same_trace(
     assert sum(whole.counts.dropped.values()) + sum(whole.counts.repaired.values()) > 0
     monkeypatch.setattr("diploee.textio.source.PIECE_BYTES", block_bytes)
     assert same(read_request_trace(path), whole)
-
-
-def test_reading_line_by_line_gives_what_pyarrow_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests = some_requests()
-    odd = replace(
-        requests,
-        inputs=[None, -1, *requests.inputs[2:]],
-        outputs=[None, 0, -7, *requests.outputs[3:]],
-        time_ms=[*requests.time_ms[:-1], None],
-    )
-    path = write(tmp_path / "trace", mooncake_lines(odd))
-    fast = read_request_trace(path)
-    monkeypatch.setattr(mooncake, "_arrow_values", lambda *_: None)
-    assert same(read_request_trace(path), fast)
 
 
 @each_format
@@ -276,8 +246,7 @@ def test_a_negative_time_is_dropped_where_times_count_from_an_origin(
 
 
 @each_format
-@pytest.mark.parametrize("row", [1, 2, 37])
-@pytest.mark.parametrize("bad", ["x1", "1e9999", "1_000", '"', "\x00", "0x"])
+@pytest.mark.parametrize(("row", "bad"), [(1, "x1"), (2, "1e9999"), (37, '"'), (37, "\x00")])
 def test_a_row_that_cannot_be_read_is_named_by_file_and_line(
     trace_format: str, row: int, bad: str, tmp_path: Path
 ) -> None:
@@ -305,7 +274,7 @@ def test_a_row_far_away_in_time_is_named_and_not_allocated(
     assert str(error.value).startswith(f"{path}:{len(lines)}: ")
 
 
-@pytest.mark.parametrize("year", ["0001", "1000", "1970", "2100", "9999"])
+@pytest.mark.parametrize("year", ["0001", "1970", "2100"])
 def test_a_time_that_no_trace_can_have_is_dropped(year: str, tmp_path: Path) -> None:
     lines = azure_lines(some_requests(5))
     lines[2] = lines[2].replace("2024", year, 1)
@@ -348,161 +317,6 @@ def test_a_trace_without_requests_is_refused(trace_format: str, tmp_path: Path) 
     path = write(tmp_path / "trace", LINES[trace_format](nothing))
     with pytest.raises(LogFormatError, match=r"no request is left .*dropped 2: no time"):
         read_request_trace(path)
-
-
-@each_format
-def test_damaged_gzip_is_refused_by_name(trace_format: str, tmp_path: Path) -> None:
-    data = gzip.compress("\n".join(LINES[trace_format](some_requests())).encode())
-    for n, broken in enumerate((data[:-9], data[:12], data[:30] + b"abc" + data[33:])):
-        path = tmp_path / f"{n}.gz"
-        path.write_bytes(broken)
-        with pytest.raises(LogFormatError, match=f"^{path}:"):
-            read_request_trace(path, trace_format)
-
-
-# Weird fields and weird files. Whatever they hold, the answer is a trace or the package's own error
-# naming the file.
-
-fields = st.one_of(
-    st.sampled_from(
-        [
-            *(
-                "",
-                "-",
-                "nan",
-                "inf",
-                "-inf",
-                "-1",
-                "0",
-                "12",
-                "12.0",
-                "1e3",
-                "1e400",
-                "1_0",
-                "0x1F",
-            ),
-            *("2024-05-10", "2024-05-10 00:00:00", "2024-05-10 00:00:00+14:00", "9999-12-31"),
-            *(
-                "1.7e308",
-                "0001-01-01T00:00:00",
-                "2024-W05-1",
-                "2024-05-10 00:00:00.123456789012Z",
-                '"',
-                '""',
-            ),
-            *('"a,b"', "GPT-4", "é", "\x00", "\r", "9" * 400, "-" + "9" * 18, "null", "Timestamp"),
-        ]
-    ),
-    st.text(max_size=6),
-    st.integers().map(str),
-    st.floats().map(str),
-)
-json_values = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([1, {}])
-)
-json_records = st.dictionaries(
-    st.sampled_from(["timestamp", "input_length", "output_length", "hash_ids", "x"]), json_values
-).map(json.dumps)
-csv_records = st.lists(fields, min_size=1, max_size=7).map(",".join)
-any_header = st.sampled_from([*HEADERS.values(), "timestamp,service", "unix_s", "0,1,1,Gamma,1,1"])
-files = st.one_of(
-    st.binary(max_size=300),
-    st.builds(
-        lambda header, rows, end: end.join([header, *rows]).encode("utf-8", "surrogatepass"),
-        any_header,
-        st.lists(csv_records, max_size=6),
-        st.sampled_from(["\n", "\r\n", "\r"]),
-    ),
-    st.lists(json_records | csv_records, max_size=6).map(
-        lambda rows: "\n".join(rows).encode("utf-8", "surrogatepass")
-    ),
-)
-
-
-def reads_or_refuses(data: bytes, trace_format: str | None, **options: object) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.csv"
-        path.write_bytes(data)
-        try:
-            trace = read_request_trace(path, trace_format, **options)  # type: ignore[arg-type]
-        except InputError as error:
-            assert str(path) in str(error) or "column" in str(error)
-            assert "\n" not in str(error)
-            return
-    counts = trace.counts
-    assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
-    assert counts.n_kept > 0
-    assert np.isfinite(trace.n_requests).all()
-    assert (trace.n_requests >= 0).all()
-    if trace.trace_format != "servegen":
-        assert trace.n_requests.sum() == counts.n_kept
-        lengths = (*trace.input_tokens, *trace.output_tokens)
-        assert all((side.n_requests >= 0).all() and side.total_tokens >= 0 for side in lengths)
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(data=files, trace_format=st.sampled_from([None, *TRACE_FORMATS]))
-def test_any_file_gives_a_trace_or_an_error_that_names_it(
-    data: bytes, trace_format: str | None
-) -> None:
-    reads_or_refuses(data, trace_format)
-
-
-@settings(max_examples=50)
-@given(
-    trace_format=st.sampled_from([*LINES, "servegen"]),
-    edits=st.lists(
-        st.tuples(st.floats(0, 0.999), st.integers(0, 4), st.binary(max_size=4)),
-        min_size=1,
-        max_size=4,
-    ),
-    packed=st.booleans(),
-)
-def test_a_good_file_with_bytes_changed_gives_a_trace_or_an_error_that_names_it(
-    trace_format: str, edits: list[tuple[float, int, bytes]], packed: bool
-) -> None:
-    if trace_format == "servegen":
-        lines = [f"{600 * i},{i + 0.5},1.0,Gamma,1.0,0.2" for i in range(12)]
-    else:
-        lines = LINES[trace_format](some_requests(12))
-    data = "\n".join(lines).encode()
-    data = gzip.compress(data) if packed else data
-    for where, n_cut, new in edits:
-        at = int(where * len(data))
-        data = data[:at] + new + data[at + n_cut :]
-    reads_or_refuses(data, trace_format)
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(
-    rows=st.lists(
-        st.tuples(*(st.sampled_from(["0", "600", "900", "-600", "", "1e6", "1e99", "x"]),) * 2),
-        max_size=6,
-    )
-)
-def test_any_rates_give_a_trace_or_an_error_that_names_the_file(
-    rows: list[tuple[str, str]],
-) -> None:
-    reads_or_refuses(
-        "\n".join(f"{time},{rate},1,Gamma,1,1" for time, rate in rows).encode(), "servegen"
-    )
-
-
-@settings(max_examples=40)
-@given(
-    mapping=st.dictionaries(
-        st.sampled_from(["timestamp", "time_s", "unix_ms", "input_tokens", "service", "tokens"]),
-        st.sampled_from(["t", "a", "b", "c"]),
-    ),
-    rows=st.lists(st.tuples(fields, fields, fields).map(",".join), max_size=4),
-)
-def test_any_mapping_of_columns_gives_a_trace_or_an_error(
-    mapping: dict[str, str], rows: list[str]
-) -> None:
-    data = "\n".join(["t,a,b", *rows]).encode("utf-8", "surrogatepass")
-    reads_or_refuses(data, None, columns=mapping)
 
 
 def test_json_nested_without_end_is_refused_and_does_not_crash(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from builders import tiny_data
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -132,29 +131,6 @@ def test_mutated_data_loads_or_fails_in_plain_words(data: dict[str, Any]) -> Non
         scenario = scenario_from_dict(data)
     except ScenarioError as error:
         check_messages(error)
-    else:
-        check_usable(scenario)
-
-
-@pytest.mark.slow
-@settings(quick, max_examples=50)
-@given(mutated(), st.lists(st.tuples(st.integers(0, 3_000), st.text(max_size=3)), max_size=2))
-def test_mutated_file_loads_or_fails_with_its_name(
-    tmp_path: Path, data: dict[str, Any], typos: list[tuple[int, str]]
-) -> None:
-    try:
-        text = yaml.safe_dump(data, sort_keys=False)
-    except ValueError:  # a number of 400 digits and more is not for YAML
-        return
-    for at, typed in typos:
-        text = text[:at] + typed + text[at:]
-    path = tmp_path / "mutated.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
-        scenario = load_scenario(path)
-    except ScenarioError as error:
-        check_messages(error)
-        assert all(problem.startswith(str(path)) for problem in error.problems)
     else:
         check_usable(scenario)
 

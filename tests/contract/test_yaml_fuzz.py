@@ -1,4 +1,4 @@
-"""Two thousand damaged files of users: each loads, or is refused in plain lines, within seconds."""
+"""Damaged files of users: each loads, or is refused in plain lines, within seconds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RULES = """- {workload: a, max_nodes: 4}
   scale_from_n_nodes: 2
   type: ai
 """
-N_FILES, N_BATCHES = 2_000, 20
+N_FILES, N_BATCHES = 100, 20
 WORDS = (
     *("null", "true", "~", "''", "[]", "{}", "[[[]]]", "-1", "0", "1e308", ".nan", "-.inf"),
     *("1e999", "9" * 400, "9" * 5_000, "0x" + "f" * 900, "010", "1:30", "2018-13-45", "=", "<<"),
@@ -117,22 +117,14 @@ def kinds() -> list[tuple[Callable[[Path], object], str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("read", [*{read: None for read, _ in kinds()}], ids=lambda r: r.__name__)
-def test_what_is_damaged_was_whole(tmp_path: Path, read: Callable[[Path], object]) -> None:
-    for number, (reader, text) in enumerate(kinds()):
-        if reader is read:
-            path = tmp_path / f"{number}.yaml"
-            path.write_text(text, "utf-8")
-            read(path)
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("batch", range(N_BATCHES))
+@pytest.mark.parametrize(
+    "batch", [0, *(pytest.param(k, marks=pytest.mark.fuzz) for k in range(1, N_BATCHES))]
+)
 def test_damaged_file_loads_or_is_refused_in_plain_lines(tmp_path: Path, batch: int) -> None:
     draw = random.Random(batch)
     path = tmp_path / "damaged.yaml"
     n_refused = 0
-    for _ in range(N_FILES // N_BATCHES):
+    for _ in range(N_FILES):
         read, text = draw.choice(kinds())
         path.write_bytes(damaged(text, draw).encode("utf-8", "surrogatepass"))
         started = time.process_time()

@@ -12,12 +12,14 @@ from job_log_writers import JOBS, WRITERS, LogWriter
 
 from diploee.importers import read_job_log, read_request_trace
 from diploee.importers.cooling_points import read_cooling_points
-from diploee.importers.power_logs.mlperf_power import read_analyser_log, read_node_log
+from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-from diploee.importers.power_logs.observed import read_observed_series
 from diploee.importers.power_logs.plain import import_plain
-from diploee.importers.power_logs.wattameter import import_wattameter
-from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
+from diploee.importers.power_logs.wattameter import (
+    WattAMeterLog,
+    import_wattameter,
+    parse_log,
+)
 from diploee.importers.reactive_tables import read_reactive_table
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
@@ -32,27 +34,13 @@ from diploee.textio.source import read_bytes
 
 @dataclass(frozen=True)
 class TextReader:
-    """A reader of one format.
-
-    Parameters
-    ----------
-    name : str
-        The format.
-    file : str
-        Name of a file of it.
-    text : str
-        Content of a good file.
-    read : callable
-        Reads a file.
-    takes_folders : bool
-        It reads folders of such files, too.
-    """
+    """A reader of one format, with the name and the content of a good file."""
 
     name: str
     file: str
     text: str
     read: Callable[[Path], Any]
-    takes_folders: bool = False
+    takes_folders: bool = False  # of such files, too
 
 
 def plain(value: Any) -> Any:
@@ -133,12 +121,6 @@ POWER_LOGS = (
         "power-plain", "job.csv", "t_s,note,power_w\n0,a,100\n1,b,250.5\n2,c,0\n", _plain_power
     ),
     TextReader(
-        "power-observed",
-        "load.csv",
-        "timestamp,power_kw\n2024-01-01 00:00,5\n2024-01-01 01:00,6\n2024-01-01 02:00,7.5\n",
-        read_observed_series,
-    ),
-    TextReader(
         "power-nvidia-smi",
         "smi.csv",
         "timestamp, power.draw [W]\n"
@@ -153,13 +135,6 @@ POWER_LOGS = (
         ':::MLLOG {"time_ms": 1715257322213, "key": "power_reading", "value": 2795}\n'
         ':::MLLOG {"time_ms": 1715257324219, "key": "power_reading", "value": 7240.5}\n',
         read_node_log,
-    ),
-    TextReader(
-        "power-mlperf-analyser",
-        "spl.txt",
-        "Time,09-28-2022 03:58:50.215,Watts,25.90,Volts,230.1,Amps,0.38,PF,0.56,Mark,notset\n"
-        "Time,09-28-2022 03:58:51.215,Watts,125.5,Volts,230.1,Amps,0.58,PF,0.96,Mark,notset\n",
-        read_analyser_log,
     ),
 )
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 from checks import Check, Section, Simulate
 from metered import eight_gpu_runs, metered_shapes, node_power, power_usage, supply_efficiency
 from paper_tables import LEVELS, TABLE_3, TABLE_4, Table, run_times_and_power
 
-from diploee.importers.power_logs.observed import read_observed_series
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario
@@ -109,13 +109,14 @@ def validation_page(found: Iterable[Section]) -> str:
 
 def weekly_curve(path: Path, simulate: Simulate) -> Section:
     """Return how the median week of a published year of a colocation facility compares."""
-    series = read_observed_series(path)
-    if series.utilization is None or np.isnan(series.power_w).any():
+    series = pd.read_csv(path, index_col="timestamp", parse_dates=True).interpolate()
+    if not {"power_W", "utilization"} <= set(series):
         return Section(f"Median week of {path.name}", str(path), (), "It lacks utilization.")
-    mean = float(series.utilization.mean())
+    step_ms = round((series.index[1] - series.index[0]).total_seconds() * 1000)
+    mean = float(series["utilization"].mean())
     level = min(LEVELS, key=lambda at: abs(at / 100 - mean))
     run = simulate(TABLE_3.scenario, (f"{TABLE_3.key}={TABLE_3.values[level]}",))
-    published = median_week(series.power_w, series.step_ms, series.start)
+    published = median_week(series["power_W"].to_numpy(), step_ms, series.index[0])
     power_w = run.facility(["it_power_w"])["it_power_w"].to_numpy().astype(np.float64)
     found = median_week(power_w, MS_PER_MIN, run.scenario.clock.start)
     rms = float(np.sqrt(np.mean((found / published - 1) ** 2)))

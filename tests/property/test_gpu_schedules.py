@@ -108,7 +108,7 @@ def slow_first_fit(
 
 
 @given(job_lists())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_both_engines_agree_with_a_slow_first_fit_in_starts_and_gpus(
     case: tuple[JobTable, int, int, list[int]],
 ) -> None:
@@ -118,7 +118,7 @@ def test_both_engines_agree_with_a_slow_first_fit_in_starts_and_gpus(
 
 
 @given(job_lists())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_whole_nodes_are_given_when_a_pool_of_whole_nodes_gives_them(
     case: tuple[JobTable, int, int, list[int]],
 ) -> None:

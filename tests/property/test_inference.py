@@ -132,7 +132,7 @@ def instances_of(changes: dict[str, object]) -> Float64Array:
     return np.array(found)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     rate_rps=st.floats(1, 3000),
     coding_rps=st.floats(2, 200),
@@ -177,7 +177,7 @@ def test_doubling_the_highest_rate_of_a_service_never_raises_the_instances_of_a_
     assert (instances_of({**changes, **both}) <= once + 1e-9).all()
 
 
-@settings(max_examples=7)
+@settings(max_examples=4)
 @given(
     rate_rps=st.floats(1, 30_000),
     coding_rps=st.floats(5, 200),
@@ -278,7 +278,7 @@ def test_energy_depends_neither_on_resolution_nor_on_block_size(
     )
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     rate_rps=st.floats(1, 3000),
     nodes_per_instance=st.integers(1, 3),

@@ -124,7 +124,7 @@ def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(seed:
 
 
 @given(seeds, st.sampled_from(["0.1 s", "0.7 s", "1.5 s", "4.2 s", "21 s", "60 s"]))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) -> None:
     site = random_site(seed, duration_s=420, n_jobs=25, longest_s=120)
     scenario = site.scenario(resolution)
@@ -134,7 +134,7 @@ def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) 
 
 
 @given(seeds, st.sampled_from(["0.1 s", "1.5 s", "21 s"]))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_segments_with_offsets_and_weights_equal_a_dense_sum(seed: int, resolution: str) -> None:
     """Segments as services will use them: any part of a profile, any weight, past its end too."""
     rng = np.random.default_rng(seed)
@@ -168,7 +168,7 @@ def test_block_size_changes_no_power(seed: int, resolution: str, block_intervals
 
 
 @given(seeds, st.sampled_from([10, 11, 14]))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int) -> None:
     """Short transforms make several blocks, which jobs span; the horizon cuts the last ones."""
     site = random_site(seed, duration_s=420, n_jobs=40, longest_s=120, steps_ms=(100,))
@@ -183,7 +183,7 @@ def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int
 
 
 @given(seeds, st.sampled_from(["1 s", "60 s", "10 min"]))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_coarse_power_is_the_mean_of_fine_power(seed: int, resolution: str) -> None:
     site = random_site(seed, duration_s=3_600, n_jobs=30, longest_s=900)
     per_step = site.scenario(resolution).resolution_ms // 100

@@ -66,7 +66,7 @@ def slow_fifo(jobs: JobTable, n_nodes: int, horizon_ms: int) -> list[int]:
 
 
 @given(job_lists())
-@settings(max_examples=120)
+@settings(max_examples=80)
 def test_simpy_equals_compiled_job_for_job(case: tuple[JobTable, int, int]) -> None:
     by_simpy = scheduled(*case, "simpy")
     by_twin = scheduled(*case, "compiled")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,14 +20,22 @@ from diploee.neighbours.zeus import (
     simulate_sequence,
 )
 from diploee.neighbours.zeus.optimizers import PruningRounds
-from diploee.neighbours.zeus.simulator import Epoch, Simulation, Submissions, run_once, simulate
+from diploee.neighbours.zeus.simulator import Epoch, Simulation, run_once
 from diploee.neighbours.zeus.workload import expected_cost_j, oracle_pair
-from diploee.tables import concat
 
 OPTIMIZERS = st.sampled_from(["zeus", "default", "oracle", "thompson"])
 LIMITS = st.sampled_from(["jit", "max", "oracle"])
 ETA = st.floats(0, 1)
-BETA = st.floats(1.1, 10) | st.just(inf)
+BETA = st.floats(1.1, 10) | st.just(1000.0)
+
+
+def _rules(optimizer: str, **more: Any) -> ZeusSpec:
+    return ZeusSpec(batch_size_optimizer=optimizer, **more)
+
+
+def _submissions(group_id: Any, start_s: Any, ratio: Any) -> pd.DataFrame:
+    given = {"group_id": group_id, "workload_id": 0, "start_s": start_s, "end_s": np.nan}
+    return pd.DataFrame(given).assign(runtime_ratio=ratio)
 
 
 @st.composite
@@ -54,7 +64,9 @@ def workloads(draw: st.DrawFn) -> TrainingWorkload:
 def test_every_recurrence_keeps_the_books(
     of: TrainingWorkload, optimizer: str, limit: str, eta: float, beta: float, seed: int
 ) -> None:
-    table = simulate_sequence([of], ZeusSpec(optimizer, limit, eta, beta), 25, (seed,)).table
+    table = simulate_sequence(
+        [of], _rules(optimizer, power_limit=limit, eta=eta, beta=beta), 25, (seed,)
+    )
     assert (table.time_s > 0).all()
     np.testing.assert_allclose(table.energy_j, table.average_power_w * table.time_s)
     # The cost of the paper, also of profiled and of stopped recurrences.
@@ -77,7 +89,7 @@ def test_every_recurrence_keeps_the_books(
 def test_each_batch_size_is_profiled_once_at_most_and_uses_measured_limits(
     of: TrainingWorkload, optimizer: str, seed: int
 ) -> None:
-    table = simulate_sequence([of], ZeusSpec(optimizer, "jit"), 25, (seed,)).table
+    table = simulate_sequence([of], _rules(optimizer, power_limit="jit"), 25, (seed,))
     profiled = table.batch_size[table.profiled]
     assert profiled.size == np.unique(profiled).size == np.unique(table.batch_size).size
     for size, limit_w in set(
@@ -94,13 +106,11 @@ def test_order_of_the_rows_changes_nothing(
     rng = np.random.Generator(np.random.PCG64(random.getrandbits(32)))  # type: ignore[attr-defined]
     n = 30
     start_s = rng.permutation(n) * 500.0  # distinct starts
-    given_ = Submissions(
-        rng.integers(3, size=n), np.zeros(n), start_s, np.full(n, np.nan), np.full(n, ratio)
-    )
+    given_ = _submissions(rng.integers(3, size=n), start_s, ratio)
     order = rng.permutation(n)
-    plain = simulate([of], given_, ZeusSpec(optimizer), 0)
-    shuffled = simulate([of], given_.take(order), ZeusSpec(optimizer), 0)
-    assert shuffled.to_arrow().equals(plain.to_arrow())
+    plain = Simulation([of], _rules(optimizer), 0).advance(given_)
+    shuffled = Simulation([of], _rules(optimizer), 0).advance(given_.take(order))
+    pd.testing.assert_frame_equal(shuffled, plain, check_exact=True)
 
 
 @settings(max_examples=40)
@@ -111,21 +121,19 @@ def test_recurrences_are_the_same_however_many_come_at_a_time(
     rng = np.random.Generator(np.random.PCG64(seed))
     n = 40
     start_s = np.sort(rng.uniform(0, 1e4, n))
-    given_ = Submissions(
-        rng.integers(3, size=n), np.zeros(n), start_s, np.full(n, np.nan), rng.uniform(0.1, 5, n)
-    )
-    parts = Simulation([of], ZeusSpec(optimizer), 0)
+    given_ = _submissions(rng.integers(3, size=n), start_s, rng.uniform(0.1, 5, n))
+    parts = Simulation([of], _rules(optimizer), 0)
     edges = [0, *sorted(cuts), n]
     until_s = [*start_s, inf]
-    table = concat(
-        [parts.advance(given_.take(slice(*edge)), until_s[edge[1]]) for edge in pairwise(edges)]
+    table = pd.concat(
+        [parts.advance(given_[slice(*edge)], until_s[edge[1]]) for edge in pairwise(edges)]
     )
-    whole = simulate([of], given_, ZeusSpec(optimizer), 0)
+    whole = Simulation([of], _rules(optimizer), 0).advance(given_)
     by_job, expected = (
-        each.take(np.lexsort((each.attempt, each.recurrence, each.group_id)))
+        each.sort_values(["group_id", "recurrence", "attempt"], ignore_index=True)
         for each in (table, whole)
     )
-    assert by_job.to_arrow().equals(expected.to_arrow())
+    pd.testing.assert_frame_equal(by_job, expected, check_exact=True)
 
 
 @given(workloads(), ETA)

@@ -274,17 +274,6 @@ def test_a_share_of_exported_power_is_nothing(tmp_path: Path, run_of: Runs) -> N
     assert event["before_mw"] < 0 == event["target_mw"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("window_days", [0.25, 1.0])
-def test_windows_change_no_byte(run_of: Runs, window_days: float) -> None:
-    data = tiny_data({**FLEXIBLE, "flexibility": {"events": [QUARTER]}})
-    whole = run_of("whole", data, tiny_library())
-    cut = run_of("cut", data, tiny_library(), window_days=window_days)
-    for name in ("facility.parquet", "jobs.parquet"):
-        assert (whole.folder / name).read_bytes() == (cut.folder / name).read_bytes()
-    assert whole.metrics == cut.metrics
-
-
 @pytest.mark.parametrize("scheduler", ["sjf", "easy", "conservative", "priority"])
 def test_every_scheduler_goes_on_under_a_controller(run_of: Runs, scheduler: str) -> None:
     deep = {**QUARTER, "target": {"fraction": 0.5}}

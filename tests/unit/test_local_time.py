@@ -58,10 +58,13 @@ def around(zone: str, day: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("zone", "day", "hours"), CHANGES)
-def test_the_day_of_a_change_is_as_long_as_its_zone_has_it(
+def test_the_day_of_a_change_is_as_long_as_its_zone_has_it_in_files_and_in_its_limit(
     tmp_path: Path, zone: str, day: str, hours: float
 ) -> None:
-    run = simulate(tiny_scenario(around(zone, day)), tmp_path / "run", library=tiny_library())
+    idle = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-6}
+    run = simulate(
+        tiny_scenario(around(zone, day, **idle)), tmp_path / "run", library=tiny_library()
+    )
     stored = pq.read_table(run.folder / "facility.parquet", columns=["timestamp"])
     assert stored.schema.field("timestamp").type.tz == zone
     power_w = run.facility()["facility_power_w"].astype(float)
@@ -70,15 +73,6 @@ def test_the_day_of_a_change_is_as_long_as_its_zone_has_it(
     assert len(of_day) == 2 * hours
     assert run.metrics["power"]["energy_mwh"] == pytest.approx(power_w.sum() / 2 / 1e6, rel=1e-6)
 
-
-@pytest.mark.parametrize(("zone", "day", "hours"), CHANGES)
-def test_the_limit_of_a_day_sees_it_from_midnight_to_midnight(
-    tmp_path: Path, zone: str, day: str, hours: float
-) -> None:
-    idle = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-6}
-    run = simulate(
-        tiny_scenario(around(zone, day, **idle)), tmp_path / "run", library=tiny_library()
-    )
     mwh_of_hour = 12 * 400 / 1e6
     limit_h = 24.1 if hours >= 24 else 23.9
     report = check_limits(run, Limits.model_validate({"daily_energy_mwh": limit_h * mwh_of_hour}))

@@ -74,98 +74,66 @@ def later(load: Racks, ms: int) -> Callable[..., Any]:
     return between
 
 
-def profile_ids_added(load: Racks) -> Any:
-    return load.banks[0].profile_id + 9
+def sets(name: str, value: Any) -> Callable[[Any], object]:
+    return lambda load: setattr(load, name, value)
 
 
-MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "pool index": (
-        lambda load: load.with_bank(pool_id=7),
-        "banks.0 has pool_id 7, expected 0, the index of its pool 'main'",
-    ),
-    "pool index of segments": (
-        lambda load: load.__dict__.update(
-            between=lambda begin, end: replace(
-                rows := BankLoad.between(load, begin, end), pool_id=rows.pool_id + 7
-            )
-        ),
-        "pool_id 7, expected 0 to 0, a pool's index",
-    ),
-    "pool name": (
-        lambda load: setattr(load, "pool", "nowhere"),
-        "unknown pool 'nowhere', expected 'main'",
-    ),
-    "profile": (
-        lambda load: load.with_bank(profile_id=profile_ids_added(load)),
+def banked(name: str, change: Callable[[Any], Any]) -> Callable[[Any], object]:
+    """Change a part of the bank."""
+    return lambda load: load.with_bank(**{name: change(getattr(load.banks[0], name))})
+
+
+def in_pool_8(load: Racks) -> None:
+    def between(begin_ms: int, end_ms: int) -> Any:
+        rows = BankLoad.between(load, begin_ms, end_ms)
+        return replace(rows, pool_id=rows.pool_id + 7)
+
+    sets("between", between)(load)
+
+
+LIBRARY = tiny_library().extended([])
+MISTAKES: list[tuple[Callable[[Any], object], str]] = [
+    (banked("pool_id", lambda _: 7), "banks.0 has pool_id 7, expected 0, the index of its pool"),
+    (in_pool_8, "pool_id 7, expected 0 to 0, a pool's index"),
+    (sets("pool", "nowhere"), "unknown pool 'nowhere', expected 'main'"),
+    (
+        banked("profile_id", lambda profile_id: profile_id + 9),
         "plays profile 13, expected one of its profile_ids ('4') in its library of 5 profiles",
     ),
-    "profile ids": (
-        lambda load: setattr(load, "profile_ids", {99}),
-        "profile_ids has 99, expected indices into its library of 5 profiles",
-    ),
-    "library": (
-        lambda load: setattr(load, "library", tiny_library().extended([])),
-        "profile_ids has 4, expected indices into its library of 4 profiles",
-    ),
-    "another library": (
-        lambda load: setattr(load, "library", None),
-        "library must be library.extended([...]) of the one that it is opened with, found null",
-    ),
-    "nodes": (
-        lambda load: load.with_bank(n_nodes=load.banks[0].n_nodes + 10),
-        "13 nodes of pool 'main' at once, which has 12",
-    ),
-    "lengths": (
-        lambda load: load.with_bank(weight=load.banks[0].weight[:-2]),
-        "banks.0 has weight of shape (4,), expected (6,): one value per piece",
-    ),
-    "weight": (
-        lambda load: load.with_bank(weight=load.banks[0].weight * np.nan),
-        "segments with weight nan, expected finite numbers",
-    ),
-    "window": (
+    (sets("profile_ids", {99}), "profile_ids has 99, expected indices into its library of 5 prof"),
+    (sets("library", LIBRARY), "profile_ids has 4, expected indices into its library of 4 prof"),
+    (sets("library", None), "library must be library.extended([...]) of the one that it is opened"),
+    (banked("n_nodes", lambda n: n + 10), "13 nodes of pool 'main' at once, which has 12"),
+    (banked("weight", lambda w: w[:-2]), "banks.0 has weight of shape (4,), expected (6,): one"),
+    (banked("weight", lambda w: w * np.nan), "segments with weight nan, expected finite numbers"),
+    (
         lambda load: setattr(load, "between", later(load, 24 * 3_600_000)),
         "between(0, 21600000) gives segments that start from 86400000 to",
     ),
-    "no bank": (
-        lambda load: setattr(load, "banks", [3]),
-        "banks.0 is 3, expected a Bank",
-    ),
-    "attribute": (lambda load: delattr(load, "profile_ids"), "has no 'profile_ids'; a load has"),
-    "of": (lambda load: load.with_bank(of=3), "banks.0.of has no 'stream'; it needs stream"),
-    "columns": (lambda load: setattr(load, "columns", RACKS), "columns must be a tuple of Column"),
-    "owner": (
-        lambda load: setattr(load, "columns", (replace(RACKS, per="site"),)),
+    (sets("banks", [3]), "banks.0 is 3, expected a Bank"),
+    (lambda load: delattr(load, "profile_ids"), "has no 'profile_ids'; a load has"),
+    (banked("of", lambda _: 3), "banks.0.of has no 'stream'; it needs stream"),
+    (sets("columns", RACKS), "columns must be a tuple of Column"),
+    (
+        sets("columns", (replace(RACKS, per="site"),)),
         "column 'racks' is per 'site', expected 'facility', 'pool', 'service'",
     ),
-    "column taken": (
-        lambda load: setattr(load, "columns", (replace(RACKS, name="it_power_w"),)),
+    (
+        sets("columns", (replace(RACKS, name="it_power_w"),)),
         "column 'it_power_w' is declared twice",
     ),
-    "column not given": (
-        lambda load: setattr(load, "values", lambda block: {}),
-        "lacks column 'racks', which it declares",
-    ),
-    "column's length": (
-        lambda load: setattr(load, "values", lambda block: {"racks": np.ones(3)}),
+    (sets("values", lambda _: {}), "lacks column 'racks', which it declares"),
+    (
+        sets("values", lambda _: {"racks": np.ones(3)}),
         "gives column 'racks' of shape (3,), expected (360,)",
     ),
-    "raises": (
-        lambda load: setattr(load, "values", lambda block: block.hours),
-        "values raised AttributeError: 'Block' object has no attribute 'hours'",
-    ),
-    "metrics": (
-        lambda load: setattr(load, "metrics", lambda pool: 3),
-        "metrics must return blocks by name, found 3",
-    ),
-    "block taken": (
-        lambda load: setattr(load, "metrics", lambda pool: {"power": 3}),
-        "metrics gives 'power', a block of the run",
-    ),
-}
+    (sets("values", lambda b: b.hours), "values raised AttributeError: 'Block' object has no"),
+    (sets("metrics", lambda _: 3), "metrics must return blocks by name, found 3"),
+    (sets("metrics", lambda _: {"power": 3}), "metrics gives 'power', a block of the run"),
+]
 
 
-@pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
 def test_mistake_in_own_load_gives_one_line_that_names_it(
     tmp_path: Path, mistake: Callable[[Any], object], words: str
 ) -> None:

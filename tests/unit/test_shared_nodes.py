@@ -13,7 +13,7 @@ import diploee
 from diploee import Run
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.scenario import Scenario, load_scenario
 from diploee.schedule import StrictFifo
 from diploee.steps import generate_jobs, schedule_jobs
 
@@ -74,20 +74,6 @@ def test_a_pool_that_says_nodes_is_one_that_says_nothing() -> None:
     assert given.sha256() == tiny_scenario().sha256()
     assert "allocate" not in given.model_dump(mode="json")["facility"]["pools"]["main"]
     assert tiny_scenario(SHARED).sha256() != given.sha256()
-
-
-def test_energy_of_jobs_and_of_free_gpus_is_that_of_the_facility(mixed: Run) -> None:
-    facility, jobs = mixed.facility(), mixed.jobs()
-    horizon_s, step_s = 2 * 86_400, 60
-    start = facility.index[0]
-    from_s = (jobs["start_time"] - start).dt.total_seconds()
-    to_s = (jobs["end_time"] - start).dt.total_seconds().clip(upper=horizon_s)
-    node_s = float(((to_s - from_s) * jobs["n_gpus"] / N_GPUS).sum())
-    idle_j = IDLE_W * (N_NODES * horizon_s - node_s)
-    total_j = float(facility["it_power_w"].astype(float).sum()) * step_s
-    assert total_j == pytest.approx(jobs["energy_j"].sum() + idle_j, rel=1e-6)
-    busy = float(facility["utilization"].astype(float).mean()) * N_NODES * horizon_s
-    assert busy == pytest.approx(node_s, rel=1e-6)
 
 
 def test_busy_gpus_stay_within_the_pool_and_reach_the_target(mixed: Run) -> None:
@@ -203,65 +189,6 @@ def test_jobs_whose_gpus_the_log_does_not_tell_take_whole_nodes_and_say_so(tmp_p
     assert counts["on CPUs alone, of a pool that allocates GPUs"] == 1
 
 
-REQUESTS = {"pool": "main", "services": {}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"facility.node_types.node.n_gpus": 0}, "gpus needs nodes with GPUs, node type 'node'"),
-        (
-            {"facility.node_types.node.n_gpus": 1_000, f"{POOL}.n_nodes": 30_000},
-            "with allocate: gpus must be at most 21,474 nodes of 1000 GPUs, found 30,000; split",
-        ),
-        (
-            {f"{POOL}.scheduler": "easy"},
-            "gpus can't go with scheduler easy; remove it, or leave allocate out",
-        ),
-        ({f"{POOL}.phases": [{"since": "2018-01-01", "n_nodes": 12}]}, "can't go with phases"),
-        ({"flexibility": {}}, "gpus can't go with the facility's flexibility"),
-        ({f"{STREAM}.flexibility": {"tier": 1}}, "gpus can't go with streams.training's flexib"),
-        (
-            {
-                STREAM: {
-                    "pool": "main",
-                    "synchronous": {"jobs": [{"preset": "dense_70b_1k", "n_gpus": 8}]},
-                }
-            },
-            "gpus can't go with streams.training.synchronous",
-        ),
-    ],
-)
-def test_what_a_pool_that_allocates_gpus_can_not_do_is_one_clear_line(
-    changes: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        scenario_from_dict(tiny_data(SHARED | changes))
-    (problem,) = caught.value.problems
-    assert problem.startswith((f"{POOL}.allocate: ", f"{POOL}.n_nodes: "))
-    assert words in problem
-
-
-@pytest.mark.parametrize(
-    ("n_gpus", "n_nodes", "allocate", "words"),
-    [
-        (1, 1, "nodes", "needs a pool that allocates GPUs; set facility.pools.main.allocate: gpus"),
-        (5, 1, "gpus", "must be at most the 4 GPUs of a node of pool 'main', found 5; give wider"),
-        (1, 2, "gpus", "n_gpus needs n_nodes: 1, found 2; leave n_gpus out"),
-        (1.5, 1, "gpus", "n_gpus must be a whole number, or hundredths of one GPU, found 1.5"),
-        (0.001, 1, "gpus", "n_gpus must be a whole number, or hundredths of one GPU, found 0.001"),
-    ],
-)
-def test_gpus_of_a_class_that_do_not_fit_are_one_clear_line(
-    n_gpus: float, n_nodes: int, allocate: str, words: str
-) -> None:
-    job = {"workload": "tune", "n_nodes": n_nodes, "n_gpus": n_gpus, "probability": 1}
-    with pytest.raises(ScenarioError) as caught:
-        scenario_from_dict(tiny_data({f"{POOL}.allocate": allocate, f"{STREAM}.classes": [job]}))
-    (problem,) = caught.value.problems
-    assert words in problem
-
-
 @pytest.mark.parametrize(
     ("name", "pool", "words"),
     [
@@ -272,31 +199,6 @@ def test_gpus_of_a_class_that_do_not_fit_are_one_clear_line(
 def test_services_and_recurring_jobs_keep_whole_nodes(name: str, pool: str, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         load_scenario(name, [f"facility.pools.{pool}.allocate=gpus"])
-
-
-@pytest.mark.slow
-def test_engines_and_windows_give_one_run_that_meets_its_simulated_target(tmp_path: Path) -> None:
-    part = {"pool": "part", "target_utilization": 0.5, "match": "simulated", "classes": MIXED}
-    changes = {
-        "warm_up": "6 h",
-        "facility.pools.part": {"node_type": "node", "n_nodes": 9, "allocate": "gpus"},
-        "streams.part": part,
-    }
-    ways: list[dict[str, Any]] = [
-        {"engine": "simpy"},
-        {"engine": "compiled"},
-        {"engine": "compiled", "window_days": 0.25},
-    ]
-    runs = [run_of(tmp_path / str(k), changes, **way) for k, way in enumerate(ways)]
-    for run in runs[1:]:
-        assert run.facility().equals(runs[0].facility())
-        assert run.jobs().equals(runs[0].jobs())
-        assert run.metrics == runs[0].metrics
-    assert runs[0].facility()["utilization.part"].mean() == pytest.approx(0.5, abs=5e-3)
-    jobs = runs[0].jobs()
-    of_main = jobs[jobs["pool"] == "main"]
-    assert (of_main["n_gpus"] == N_GPUS * of_main["n_nodes"]).all()
-    assert set(jobs.loc[jobs["pool"] == "part", "n_gpus"]) == {0.35, 1, 3, 8}
 
 
 def test_own_policies_are_refused_on_a_pool_that_allocates_gpus(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> 
 
 
 def test_functions_of_the_package_stay_functions_whatever_is_imported() -> None:
-    for room in ("line", "reports.build", "sweeps.python", "top_level"):
+    for room in ("line", "reports.build", "sweeps.execute", "top_level"):
         import_module(f"diploee.{room}")
     for name in ("run", "sweep", "report", "compare", "limits"):
         assert isfunction(getattr(diploee, name))
@@ -103,7 +103,7 @@ def test_a_metric_is_found_by_name_with_unit_and_label(tiny_run: Run) -> None:
 def test_a_run_shows_its_metrics_and_pictures_and_writes_pages_and_exports(
     tiny_run: Run, tmp_path: Path
 ) -> None:
-    assert "Mean power [kW]" in tiny_run._repr_html_()
+    assert "<td>Peak, 1 min means</td>" in tiny_run._repr_html_()
     assert tiny_run.plot("carpet")._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"have: .*peak-week"):
         tiny_run.plot("nothing")
@@ -219,7 +219,7 @@ def test_a_notebook_draws_a_bar_for_each_stage(
     assert drawn[-1].endswith(" s")
     content = {"base": str(write_scenario(tmp_path / "t.yaml")), "seeds": [1]}
     diploee.sweep(content, tmp_path / "sweep", profiles=[str(library_folder)])
-    assert drawn[-1].startswith("1 runs <progress max=1 value=1>")
+    assert drawn[-1].startswith("sweep <progress max=1 value=1>")
 
 
 def test_runs_are_compared_by_metric_from_the_top(

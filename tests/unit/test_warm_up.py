@@ -17,9 +17,8 @@ from diploee.errors import InputError
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.metrics.run_metrics import GridMetrics
-from diploee.outputs import FACILITY_FILE, JOBS_FILE, Run
+from diploee.outputs import Run
 from diploee.scenario import Scenario
-from diploee.schedule.schedule import Engine
 from diploee.simulation import simulate
 from diploee.steps import generate_jobs
 
@@ -67,15 +66,12 @@ def tail(run: Run, start: str) -> pd.DataFrame:
     return series[series.index >= pd.Timestamp(start, tz="UTC")]
 
 
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_run_with_a_warm_start_is_the_tail_of_a_longer_run(
-    workload: str, engine: Engine, tmp_path: Path
-) -> None:
+def test_a_run_with_a_warm_start_is_the_tail_of_a_longer_run(workload: str, tmp_path: Path) -> None:
     given = WORKLOADS[workload] if "streams" in WORKLOADS[workload] else GIVEN | WORKLOADS[workload]
-    longer = run_of(tiny_scenario({**given, "duration": "3 d"}), tmp_path / "long", engine=engine)
+    longer = run_of(tiny_scenario({**given, "duration": "3 d"}), tmp_path / "long")
     of_run = {"start": "2018-01-02 12:00", "warm_up": "36 h", "duration": "36 h"}
-    warm = run_of(tiny_scenario({**given, **of_run}), tmp_path / "warm", engine=engine)
+    warm = run_of(tiny_scenario({**given, **of_run}), tmp_path / "warm")
     pd.testing.assert_frame_equal(warm.facility(), tail(longer, "2018-01-02 12:00"))
     start = pd.Timestamp("2018-01-02 12:00", tz="UTC")
     jobs = longer.jobs()
@@ -109,40 +105,6 @@ def test_requests_of_a_warm_start_are_the_tail_of_a_longer_run(tmp_path: Path) -
     assert warm.metrics["utilization"]["mean"] == pytest.approx(
         warm.facility()["utilization"].mean(), rel=1e-6
     )
-
-
-@pytest.mark.parametrize(
-    "how", [{"window_days": 0.25, "n_threads": 1}, {"window_days": 1, "n_threads": 3}]
-)
-def test_windows_and_threads_change_no_byte_of_a_warm_start(
-    how: dict[str, Any], tmp_path: Path
-) -> None:
-    scenario = tiny_scenario({"warm_up": "31 h"})
-    whole = run_of(scenario, tmp_path / "whole")
-    parts = run_of(scenario, tmp_path / "parts", **how)
-    for name in (FACILITY_FILE, JOBS_FILE, "metrics.json"):
-        assert (parts.folder / name).read_bytes() == (whole.folder / name).read_bytes()
-
-
-def test_jobs_and_idle_nodes_draw_the_energy_of_a_warm_start(tmp_path: Path) -> None:
-    run = run_of(tiny_scenario({"warm_up": "2 d"}), tmp_path / "run")
-    metrics = run.metrics
-    idle_j = 400 * 12 * (1 - metrics["utilization"]["mean"]) * 2 * 86_400
-    jobs_j = run.jobs()["energy_j"].sum()
-    assert metrics["power"]["energy_mwh"] * 3.6e9 == pytest.approx(jobs_j + idle_j, rel=1e-6)
-
-
-@pytest.mark.parametrize("match", ["list", "simulated"])
-def test_a_target_is_met_within_the_run_with_the_jobs_of_the_warm_up(
-    match: str, tmp_path: Path
-) -> None:
-    changes = {"streams.training.match": match, "duration": "7 d", "warm_up": "2 d"}
-    run = run_of(tiny_scenario(changes), tmp_path / "run")
-    found = run.manifest["workload"][0]
-    assert found["matched_utilization"] == pytest.approx(0.6, abs=0.003)
-    if match == "simulated":
-        reached = run.metrics["utilization"]["mean"]
-        assert reached == pytest.approx(found["matched_utilization"], abs=1e-9)
 
 
 def test_the_queue_at_the_start_is_that_which_the_warm_up_left(tmp_path: Path) -> None:
@@ -207,26 +169,6 @@ def test_a_warm_up_longer_than_the_log_is_refused_in_one_line(
     write_log(tmp_path, datetime(2018, 1, 2), 14)
     with pytest.raises(InputError, match=r"warm_up is 36 h, jobs\.csv has .*; shorten warm_up"):
         run_of(replayed(tmp_path, "36 h", **replay), tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("warm_up", "words"),
-    [
-        ("-1 week", "warm_up: expected a number and a unit"),
-        ("soon", "warm_up: expected a number and a unit"),
-        ("0 d", "warm_up: must be longer than 0"),
-        (7, "warm_up: expected a number and a unit"),
-        ("1.5 months", "warm_up: months and years must be whole numbers"),
-        ("200 years", "warm_up: begins before 1900"),
-        ("999999999 weeks", "warm_up: begins before 1900"),
-        ("99999 years", "warm_up: begins before 1900"),
-    ],
-)
-def test_what_is_no_warm_up_is_refused_in_one_line(warm_up: object, words: str) -> None:
-    with pytest.raises(InputError) as error:
-        tiny_scenario({"warm_up": warm_up})
-    assert words in str(error.value)
-    assert len(str(error.value)) < 500
 
 
 def test_months_before_the_start_follow_the_calendar() -> None:
@@ -307,10 +249,11 @@ def test_limits_and_event_windows_leave_the_filling_up_out(tmp_path: Path) -> No
     assert all(pd.Timestamp(worst.begin) >= begin for worst in result.worst)
 
 
-def test_the_report_says_what_is_left_out_at_the_start(tmp_path: Path) -> None:
-    from diploee.reports import write_report
+def test_the_data_sheet_says_what_is_left_out_at_the_start(tmp_path: Path) -> None:
+    from diploee.reports.datasheet import data_sheet
 
     run = run_of(tiny_scenario(), tmp_path / "run")
-    assert run.metrics["grid"]["transient_h"] > 0
-    (page,) = write_report([run.folder], tmp_path / "page.html")
-    assert "in which the run filled up from an empty facility" in page.read_text("utf-8")
+    transient_h = run.metrics["grid"]["transient_h"]
+    assert transient_h > 0
+    notes = [figure.note for section in data_sheet(run).sections for figure in section.figures]
+    assert any(f"peak without the first {transient_h:.3g} h of filling up" in n for n in notes)

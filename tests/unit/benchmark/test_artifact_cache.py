@@ -25,7 +25,7 @@ from diploee.neighbours.openg2g import (
     ITLMixtureModel,
     LogisticModelStore,
 )
-from diploee.neighbours.openg2g.compiled import MANIFEST, Cached
+from diploee.neighbours.openg2g.compiled import MANIFEST
 from diploee.neighbours.openg2g.sources import LeaderboardSource, ResultsSource
 
 SPEC = tiny_spec(batch_sizes=(8, 64))
@@ -33,7 +33,7 @@ SPEC = tiny_spec(batch_sizes=(8, 64))
 
 def place_of(kind, params=None):
     """Return the folder of an artifact of `SPEC` within a cache."""
-    return kind._cached("", SPEC, params or kind.default_params).place
+    return kind._place("", SPEC, params or kind.default_params)
 
 
 class Counting:
@@ -255,15 +255,6 @@ def test_artifact_whose_content_is_wrong_though_its_hashes_agree_is_compiled_ane
 # --- several callers at once
 
 
-def made_from(data_dir, letter):
-    """Return an artifact of a letter, of three files."""
-    return Cached(data_dir, "test", {"letter": letter}, lambda found: dict(found.files))
-
-
-def files_of(letter, size=50_000):
-    return dict.fromkeys(("x", "y", "z"), letter.encode() * size)
-
-
 def in_child(threads, action, *arguments):
     """Start something in a forked child; return what gives its answer."""
     return threads.submit(answer, lambda: action(*arguments))
@@ -305,23 +296,33 @@ def test_two_processes_that_compile_the_same_at_once_agree(tmp_path, data_dir):
 
 
 @pytest.mark.slow
-def test_reader_sees_only_whole_artifacts_while_two_processes_write_and_damage_them(data_dir):
-    def write(letter):
-        cached = made_from(data_dir, letter)
+def test_reader_sees_only_whole_artifacts_while_two_processes_write_and_damage_them(
+    data_dir, results
+):
+    whole = LogisticModelStore.generate([SPEC], results)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    marks = [data_dir / f"started-{name}" for name in "ab"]
+
+    def write(mark):
+        mark.touch()
         for _ in range(60):
-            cached.save(files_of(letter), {})
-            (cached.place / "y").write_bytes(b"damaged")
+            whole.save(data_dir)
+            (data_dir / place_of(LogisticModelStore) / "logistic_fit.json").write_bytes(b"damaged")
         return "done"
 
     seen = set()
     with ThreadPoolExecutor(2) as threads:
-        writers = [in_child(threads, write, letter) for letter in "aa"]
+        writers = [in_child(threads, write, mark) for mark in marks]
+        # A child that is forked while this one reads inherits its locks, held for good.
+        wait_until(lambda: all(mark.exists() for mark in marks))
         while not all(writer.done() for writer in writers):
-            found = made_from(data_dir, "a").find()
-            assert isinstance(found, str) or found == files_of("a")
-            seen.add(found if isinstance(found, str) else "whole")
+            try:
+                assert LogisticModelStore.load(data_dir, [SPEC])["Tiny"] == whole["Tiny"]
+                seen.add("whole")
+            except InputError as error:
+                assert "is damaged" in str(error) or "is not there" in str(error)
             time.sleep(0.001)
     assert [writer.result() for writer in writers] == ["done", "done"]
     assert "whole" in seen
-    made_from(data_dir, "a").save(files_of("a"), {})
-    assert made_from(data_dir, "a").load() == files_of("a")
+    whole.save(data_dir)
+    assert LogisticModelStore.load(data_dir, [SPEC])["Tiny"] == whole["Tiny"]

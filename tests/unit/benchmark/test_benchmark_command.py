@@ -1,4 +1,4 @@
-"""`diploee benchmark`: from measurements to a piece of a scenario, from parameters to a profile."""
+"""`diploee fit-models`, from measurements to a scenario, and `diploee training-trace`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_specs(folder: Path, *specs: dict[str, Any]) -> None:
 
 def fit(folder: Path, *more: object) -> Any:
     return call(
-        *("benchmark", "fit", folder / "specs.yaml", "--from", folder / BOARD),
+        *("fit-models", folder / "specs.yaml", "--from", folder / BOARD),
         *("--data-dir", folder / "cache", *more),
     )
 
@@ -107,7 +107,7 @@ def test_sources_that_can_not_be_read_are_one_line(
 
 
 def test_training_traces_become_profiles(tmp_path: Path) -> None:
-    common = ("benchmark", "training-trace", "--out", tmp_path)
+    common = ("training-trace", "--out", tmp_path)
     assert call(*common, "--nodes", 2, "--set", "high_power_w=600").code == 0
     profile = read_profile(tmp_path / "synthetic_training-2n.parquet")
     assert profile.n_nodes == 2

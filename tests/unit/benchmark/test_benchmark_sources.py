@@ -77,13 +77,6 @@ def test_leaderboard_file_gives_the_measured_values(leaderboard, tmp_path):
     assert single.read(tiny_spec()).sha256 == runs.sha256
 
 
-def test_leaderboard_file_gives_the_curves_behind_it(leaderboard):
-    fits = LogisticModelStore.generate([tiny_spec()], leaderboard)["Tiny"]
-    found = fits.power, fits.itl, fits.throughput
-    for curve, truth in zip(found, (POWER, ITL, THROUGHPUT), strict=True):
-        assert np.allclose(curve.eval(SIZES), truth.eval(SIZES), rtol=1e-4)
-
-
 def test_leaderboard_has_no_traces(leaderboard):
     one_line(
         lambda: InferenceData.generate([tiny_spec()], leaderboard),
@@ -99,7 +92,6 @@ def test_leaderboard_has_no_traces(leaderboard):
         ({"gpu_model": "H10"}, "no GPU 'H10' of org/Tiny-8B, gpqa (have: 'H100'); set gpu_model"),
         ({"gpus_per_replica": 4}, "no number of GPUs '4' of org/Tiny-8B, gpqa, H100 (have: '2')"),
         ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
-        ({"batch_sizes": (8, 9, 999)}, "no batch size '9', '999' of 'Tiny' (have: '8', '16'"),
     ],
 )
 def test_what_the_leaderboard_lacks_is_named_with_what_it_has(leaderboard, changes, text):
@@ -127,23 +119,16 @@ def test_two_parallelisms_are_distinguished(tmp_path):
     ("content", "text"),
     [
         ('{"model_id": "a",\n "configurations": [', ":2: not valid JSON"),
-        ("{}", "model_id: this key is missing"),
-        (
-            '{"model_id": "m", "task": "t", "configurations": [{}]}',
-            "configurations.0.max_num_seqs: this key is missing",
-        ),
         ('{"model_id": "m", "task": "t", "configurations": []}', "holds no measurements"),
         (
             json.dumps(leaderboard_data()).replace('"avg_power_watts": ', '"avg_power_watts": -'),
             "configurations.0.avg_power_watts: must be a number above 0",
         ),
-        (None, "can't be read (No such file or directory)"),
     ],
 )
 def test_damaged_leaderboard_file_is_one_clear_line(tmp_path, content, text):
     path = tmp_path / "x.json"
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
+    path.write_text(content, encoding="utf-8")
     one_line(lambda: LeaderboardSource(path).read(tiny_spec()), text)
 
 
@@ -200,17 +185,6 @@ def test_without_an_energy_counter_readings_and_the_whole_run_are_taken(tmp_path
     assert float(fits.power.eval(8)) == pytest.approx(float(POWER.eval(8)), abs=8)
 
 
-def test_keys_tell_what_the_place_does_not(tmp_path):
-    data = results_data(8) | {
-        "model_id": MODEL,
-        "gpu_model": GPU,
-        "num_gpus": 2,
-        "max_num_seqs": 8,
-    }
-    write_json(tmp_path / "results.json", data)
-    assert len(ResultsSource(tmp_path).read(tiny_spec(batch_sizes=(8,))).runs) == 1
-
-
 def test_chunks_share_their_latency_among_their_tokens():
     counts = Counter()
     requests = [[0, 0, 0.4, 0, 0.1], [], [0.3, 0, 0], [0, 0]]
@@ -240,19 +214,12 @@ READINGS = "timeline.power.device_instant"
     ("place", "value", "text"),
     [
         ("timeline", GONE, "timeline: this key is missing"),
-        ("timeline.power", GONE, "timeline.power: this key is missing"),
-        (READINGS, [], f"{READINGS}: must be a group of keys"),
         (f"{READINGS}.1", GONE, "has 1 GPUs, expected 2 as its place says"),
-        (f"{READINGS}.1.350", [1.0], f"{READINGS}.1.350: must be given with 2 entries"),
         (f"{READINGS}.1.350", [1.0, -5.0], "1.350: found -5 W (1 such readings), expected 0 W or"),
         (f"{READINGS}.1", [[1.0, 2.0]], f"{READINGS}.1: must be given with 2 entries"),
         ("timeline.steady_state_end_time", 5.0, "the steady state ends at 5 s"),
-        ("results", {}, "results: must be a list"),
         ("results", [], "no inter-token latency above 0"),
-        ("results.5", 4, "results.5: must be a group of keys"),
-        ("results.1.itl", ["x"], "results.1.itl.0: must be a number of 0 or more"),
         ("results.1.itl", [-0.1], "results.1.itl.0: must be a number of 0 or more"),
-        ("steady_state_energy", "much", "steady_state_energy: must be a number above 0"),
     ],
 )
 def test_damaged_result_file_is_one_clear_line(tmp_path, place, value, text):
@@ -285,7 +252,7 @@ def test_cut_result_file_and_empty_folder_are_one_clear_line(tmp_path):
         "no GPU 'B200' of org/Tiny-8B, gpqa (have: 'H100')",
     )
     stray = write_json(tmp_path / "stray" / "results.json", {})
-    one_line(lambda: ResultsSource(stray.parent).read(spec), "gives the batch size")
+    one_line(lambda: ResultsSource(stray.parent).read(spec), "its place must say what was measured")
 
 
 # --- OpenG2G's cache
@@ -325,10 +292,7 @@ def test_openg2g_folder_without_logistic_fits_lacks_throughput(tmp_path):
         ("trace.csv", "8,0.0,", "8,0.0,x", "column 'power_total_W' is 'x"),
         ("trace.csv", "8,0.0,", "8,0.0,-", "expected a number of 0 or more"),
         ("trace.csv", "\n64,", "\n65,", "nothing of batch size 64"),
-        ("trace.csv", None, "", ":1: the file is empty"),
         ("itl_fit.json", '"loc"', '"lco"', "per_batch.8: a latency mixtur"),
-        ("itl_fit.json", None, '{"per_batch": {', "not valid JSON"),
-        ("itl_fit.json", None, "{}", "per_batch: this key is missing"),
         ("logistic_fit.json", '"k"', '"kk"', "power: a logistic needs"),
         ("_manifest.json", '"spec"', '"spce"', "spec: this key is missing"),
         ("_manifest.json", '"H100"', "3", "spec.gpu_model: must be text"),
@@ -378,10 +342,16 @@ class FakeRuns:
     loaded: tuple = ()
 
     @classmethod
-    def from_hf(cls, repo_id, *, revision=None, stable_only=True):
-        cls.loaded = (repo_id, revision, stable_only)
+    def from_hf(cls, repo_id, *, stable_only=True):
+        cls.loaded = (repo_id, stable_only)
         return [
-            FakeRun(n, float(POWER.eval(n)), 1e3 * float(ITL.eval(n)), float(THROUGHPUT.eval(n)))
+            FakeRun(
+                n,
+                float(POWER.eval(n)),
+                1e3 * float(ITL.eval(n)),
+                float(THROUGHPUT.eval(n)),
+                is_stable=n > 8,
+            )
             for n in SIZES
         ]
 
@@ -397,21 +367,21 @@ def package(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlenergy", ModuleType("mlenergy"))
     monkeypatch.setitem(sys.modules, "mlenergy.data", ModuleType("mlenergy.data"))
     monkeypatch.setitem(sys.modules, "mlenergy.data.records", records)
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.setenv("HF_TOKEN", "hf_x")
     return records
 
 
 def test_hub_gives_summaries_and_raw_results(package):
-    source = MlEnergySource(revision="v1")
+    source = MlEnergySource()
     spec = tiny_spec(batch_sizes=(8, 16))
     runs = source.read(spec)
-    assert FakeRuns.loaded == ("ml-energy/benchmark-v3", "v1", False)
+    assert FakeRuns.loaded == ("ml-energy/benchmark-v3", False)
     assert [run.batch_size for run in runs.runs] == [8, 16]
     assert runs.runs[0].median_itl_s == pytest.approx(float(ITL.eval(8)))
     assert len(runs.runs[0].power) == 2
     assert source.read(spec, traces=False).runs[0].power == ()
     assert source.sha256(spec) == runs.sha256
+    assert runs.counts["unstable_runs"] == 1
+    one_line(lambda: source.read(tiny_spec(precision="fp8")), "no precision 'fp8' of")
     fits = LogisticModelStore.generate([tiny_spec()], source)["Tiny"]
     assert np.allclose(fits.power.eval(SIZES), POWER.eval(SIZES), rtol=1e-4)
 
@@ -433,28 +403,16 @@ def test_the_snippets_of_openg2gs_data_pipeline_run_word_for_word(package, tmp_p
     }  # fmt: skip
     exec(SNIPPETS, names)  # their text is what is held
     first = {name: names[name] for name in ("inference_data", "training_trace", "logistic_models")}
-    assert FakeRuns.loaded == ("ml-energy/benchmark-v3", "main", False)
+    assert FakeRuns.loaded == ("ml-energy/benchmark-v3", False)
     assert first["inference_data"]["Tiny"].dt_s == 0.1
     assert Path("data/training_trace.csv").read_text().startswith("t_s,power_W\n")
-    monkeypatch.delenv("HF_TOKEN")  # the second time all lies on the disk
+    monkeypatch.setattr(FakeRuns, "from_hf", None)  # the second time all lies on the disk
     exec(SNIPPETS, names)
     assert names["logistic_models"]["Tiny"] == first["logistic_models"]["Tiny"]
     power_w = first["training_trace"].power_w
     np.testing.assert_allclose(names["training_trace"].power_w, power_w, atol=1e-6)
     for size, power_w in first["inference_data"]["Tiny"].power_w.items():
         np.testing.assert_array_equal(names["inference_data"]["Tiny"].power_w[size], power_w)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"precision": "fp8"}, "no precision 'fp8' of"),
-        ({"expert_parallel": 2}, "no expert parallelism '2' of"),
-        ({"gpu_model": "A100"}, "no GPU 'A100'"),
-    ],
-)
-def test_what_the_hub_lacks_is_named(package, changes, text):
-    one_line(lambda: MlEnergySource().read(tiny_spec(**changes)), text)
 
 
 @pytest.mark.slow
@@ -494,31 +452,6 @@ def test_folders_that_are_written_for_openg2g_are_found_by_its_hash_and_read_bac
         data.write_openg2g(tmp_path / "more", other)
 
 
-def test_unstable_runs_are_counted(package, monkeypatch):
-    made = FakeRuns.from_hf("x")
-    unstable = [FakeRun(**vars(made[0]) | {"is_stable": False}), *made[1:]]
-    monkeypatch.setattr(FakeRuns, "from_hf", classmethod(lambda cls, *a, **k: unstable))
-    assert MlEnergySource().read(tiny_spec()).counts["unstable_runs"] == 1
-
-
-def test_hub_without_a_token_says_how_to_get_one(package, monkeypatch):
-    monkeypatch.delenv("HF_TOKEN")
-    message = one_line(lambda: MlEnergySource().read(tiny_spec()), "HF_TOKEN is not set")
-    assert "gated" in message
-    assert "https://huggingface.co/datasets/ml-energy/benchmark-v3" in message
-    FakeRuns.loaded = ()
-    one_line(lambda: MlEnergySource().sha256(tiny_spec()), "HF_TOKEN is not set")
-    assert FakeRuns.loaded == ()
-
-
-def test_token_of_a_login_counts(package, monkeypatch):
-    monkeypatch.delenv("HF_TOKEN")
-    hub = ModuleType("huggingface_hub")
-    hub.get_token = lambda: "hf_y"
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert MlEnergySource().read(tiny_spec(), traces=False).runs
-
-
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlenergy.data.records", None)
     one_line(lambda: MlEnergySource().read(tiny_spec()), "pip install 'diploee[mlenergy]'")
@@ -529,16 +462,10 @@ def test_refused_access_and_missing_copy_are_one_line(package, monkeypatch):
         raise RuntimeError("Failed to download dataset.\n1. Visit ...\n2. Set HF_TOKEN ...")
 
     monkeypatch.setattr(FakeRuns, "from_hf", classmethod(refuse))
-    one_line(lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1. Visit")
+    message = one_line(lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1.")
+    assert "gated: request access on https://huggingface.co/datasets/ml-energy/bench" in message
+    assert "set HF_TOKEN to it" in message
     one_line(lambda: MlEnergySource("/no/copy").read(tiny_spec()), "no runs/llm.parquet in /no")
-
-
-def test_raw_results_without_a_timeline_are_named(package, monkeypatch):
-    monkeypatch.setattr(FakeRun, "read_results_json", lambda self: {"results": []})
-    one_line(
-        lambda: MlEnergySource().read(tiny_spec()),
-        "run of batch size 8: timeline: this key is missing",
-    )
 
 
 def test_a_compiled_copy_is_read_through_the_real_package(tmp_path):

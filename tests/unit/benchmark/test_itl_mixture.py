@@ -45,33 +45,29 @@ def test_known_parameters_are_recovered_within_confidence_limits():
     assert (deviation[1:] / parameters(MIXTURE)[1:] < 0.1).all()
 
 
+def log_likelihood(model, samples):
+    """Return the log-likelihood of samples by the densities of scipy."""
+    parts = [
+        weight * stats.lognorm.pdf(samples, sigma, loc=model.location_s, scale=scale)
+        for weight, sigma, scale in (
+            (model.steady_weight, model.steady_sigma, model.steady_scale_s),
+            (1 - model.steady_weight, model.stall_sigma, model.stall_scale_s),
+        )
+    ]
+    return float(np.log(sum(parts)).sum())
+
+
 @pytest.mark.slow
-def test_fit_is_at_least_as_likely_as_the_truth_and_as_the_location_at_the_minimum():
+def test_fit_is_at_least_as_likely_as_the_truth_by_the_densities_of_scipy():
     drawn, found = fits(2_000, 5)
     for samples, model in zip(drawn, found, strict=True):
-        assert model.log_likelihood == pytest.approx(model.log_likelihood_of(samples))
-        assert model.log_likelihood > MIXTURE.log_likelihood_of(samples) - 0.1
-        at_minimum = ITLMixtureModel.fit(samples, location="minimum")
-        assert at_minimum.location_s == pytest.approx(samples.min() - 1e-6, abs=1e-12)
-        assert model.log_likelihood >= at_minimum.log_likelihood - 1e-6
+        assert model.log_likelihood == pytest.approx(log_likelihood(model, samples))
+        assert model.log_likelihood > log_likelihood(MIXTURE, samples) - 0.1
 
 
 def test_fit_passes_a_test_of_its_distribution():
     (samples,), (model,) = fits(5_000, 1)
     assert stats.kstest(samples, model.cdf).pvalue > 0.01
-
-
-def test_log_likelihood_equals_the_density_of_scipy():
-    samples = MIXTURE.sample(500, np.random.default_rng(1))
-    parts = [
-        weight * stats.lognorm.pdf(samples, sigma, loc=MIXTURE.location_s, scale=scale)
-        for weight, sigma, scale in (
-            (MIXTURE.steady_weight, MIXTURE.steady_sigma, MIXTURE.steady_scale_s),
-            (1 - MIXTURE.steady_weight, MIXTURE.stall_sigma, MIXTURE.stall_scale_s),
-        )
-    ]
-    assert MIXTURE.log_likelihood_of(samples) == pytest.approx(float(np.log(sum(parts)).sum()))
-    assert MIXTURE.log_likelihood_of([MIXTURE.location_s]) == -np.inf
 
 
 def test_mean_and_variance_equal_those_of_draws():
@@ -142,10 +138,8 @@ def test_samples_of_a_single_lognormal_are_fitted():
     ("samples", "text"),
     [
         ([], "0 latency samples, a mixture needs 20 or more"),
-        ([0.02], "1 latency samples, a mixture needs 20 or more"),
         ([0.02] * 500, "all 500 latency samples are 0.02 s"),
         ([0.02] * 30 + [0.0], "latency sample 30 is 0 s"),
-        ([0.02] * 30 + [np.nan], "latency sample 30 is nan s"),
         ([0.02, -1.0] * 30, "latency sample 1 is -1 s .30 such samples"),
     ],
 )
@@ -179,10 +173,3 @@ def test_wrong_parameters_are_one_clear_line(changes, text):
         ITLMixtureModel.from_dict(MIXTURE.to_dict() | changes)
     with pytest.raises(InputError, match="missing: 'loc'"):
         ITLMixtureModel.from_dict({k: v for k, v in MIXTURE.to_dict().items() if k != "loc"})
-
-
-def test_mixture_without_stalls_works():
-    steady = ITLMixtureModel(0.01, 1.0, 0.2, 0.005, 0.5, 0.03)
-    samples = steady.sample(1_000, np.random.default_rng(10))
-    assert stats.kstest(samples, steady.cdf).pvalue > 0.01
-    assert np.isfinite(steady.log_likelihood_of(samples))

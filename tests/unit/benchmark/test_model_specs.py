@@ -8,7 +8,6 @@ from benchmark_builders import tiny_spec
 from diploee.errors import InputError, ScenarioError
 from diploee.neighbours.openg2g import (
     InferenceData,
-    InferenceModelSpec,
     LogisticModelStore,
     load_specs,
 )
@@ -48,12 +47,9 @@ def test_specs_of_a_file_keep_its_order(tmp_path):
     [
         ({"model_label": "Another name"}, True),
         ({"itl_deadline_s": 0.2}, True),
-        ({"itl_deadline_s": None}, True),
         ({"feasible_batch_sizes": (8,)}, True),
         ({"batch_sizes": (256, 8, 16, 32, 64, 128)}, True),
         ({"model_id": "org/other"}, False),
-        ({"gpu_model": "B200"}, False),
-        ({"task": "lm-arena-chat"}, False),
         ({"gpus_per_replica": 4}, False),
         ({"tensor_parallel": 1}, False),
         ({"batch_sizes": (8, 16)}, False),
@@ -70,14 +66,9 @@ def test_hash_covers_what_changes_data_alone(changes, same):
     [
         ("gpu_model: H100", "gpu_modle: H100", 4, "did you mean 'gpu_model'?"),
         ("[8, 16, 32]", "[8, 16, 16]", 2, "batch_sizes has 16 twice"),
-        ("[8, 16, 32]", "[]", 8, "must be given with one entry or more, found an empty list"),
-        ("[8, 16, 32]", "8", 8, "must be a list, found 8"),
         ("[8, 16, 32]", "[8, 16.5]", 8, "found 16.5"),
-        ("[8, 16, 32]", "[8, 16, -3]", 8, "must be a whole number of 1 or more, found -3"),
-        ("[8, 16, 32]", "[8, '16']", 8, "found '16'"),
         ("sizes: [8, 16]", "sizes: [8, 64]", 2, "has '64', which is not in batch_sizes"),
         ("0.08", "-1", 7, "must be a number above 0, found -1"),
-        ("gpus_per_replica: 4", "gpus_per_replica: many", 6, "must be a number, found 'many'"),
         ("label: Tiny", "label: Llama-3.1-70B", 10, "is also that of models.0; labels must differ"),
         ("    task: gpqa\n", "", 10, "task: this key is missing; add it"),
         ("itl_deadline_s: 0.08", "tensor_parallel: 8", 2, "at most gpus_per_replica, 4"),
@@ -102,14 +93,6 @@ def test_a_wrong_spec_is_one_clear_line(tmp_path, old, new, line, text):
     assert "\n" not in found[0]
 
 
-def test_all_problems_are_reported_at_once(tmp_path):
-    path = tmp_path / "specs.yaml"
-    path.write_text(SPECS.replace("0.08", "-1").replace("[8]", "[0]"))
-    with pytest.raises(ScenarioError) as error:
-        load_specs(path)
-    assert len(error.value.problems) == 2
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -126,13 +109,6 @@ def test_another_file_is_one_clear_line(tmp_path, content, text):
     (problem,) = error.value.problems
     assert text in problem
     assert problem.startswith(str(path))
-
-
-def test_help_of_a_spec_names_each_field_and_the_errors():
-    words = InferenceModelSpec.__doc__
-    assert all(name in words for name in InferenceModelSpec.model_fields)
-    assert "pydantic.ValidationError" in words
-    assert "`load_specs`" in words
 
 
 @pytest.mark.parametrize("kind", [LogisticModelStore, InferenceData])

@@ -8,7 +8,7 @@ from benchmark_builders import ITL, POWER, THROUGHPUT, tiny_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.errors import InputError, WorkloadError
+from diploee.errors import InputError
 from diploee.loads.services.capacity import max_request_rate_rps
 from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.neighbours.openg2g import (
@@ -43,39 +43,10 @@ def test_point_solves_the_throughput_for_the_batch(batch):
     assert float(point.latency_s * point.served_rps) == pytest.approx(batch, rel=1e-6)
 
 
-def test_deadline_gives_the_highest_rate():
-    rate_rps = FITS.max_request_rate_rps(TOKENS, 0.05)
-    assert float(operating_points(FITS, rate_rps, TOKENS).itl_s) == pytest.approx(0.05)
-    assert rate_rps < FITS.max_request_rate_rps(TOKENS)
-    assert FITS.max_request_rate_rps(TOKENS) == float(THROUGHPUT.eval(256)) / TOKENS
-    assert FITS.max_request_rate_rps(2 * TOKENS, 0.05) == pytest.approx(rate_rps / 2)
-
-
-@given(st.floats(0.0225, 0.2), st.floats(0.0225, 0.2))
-def test_a_looser_deadline_never_lowers_the_rate(first_s, second_s):
-    tight_s, loose_s = sorted((first_s, second_s))
-    tight, loose = (FITS.largest_batch_within(s) for s in (tight_s, loose_s))
-    assert tight <= loose <= 256
-    assert float(ITL.eval(tight)) <= tight_s + 1e-12
-
-
-def test_deadline_above_all_latencies_leaves_the_largest_batch():
-    assert FITS.largest_batch_within(10.0) == FITS.largest_batch_within() == 256
-    flat = tiny_fits(itl=LogisticModel(0.0, 1.0, 5.0, 0.03))
-    assert flat.largest_batch_within(0.03) == 256
-
-
-def test_deadline_below_the_smallest_batch_says_what_can_be_kept():
-    lowest_s = float(ITL.eval(8))
-    with pytest.raises(WorkloadError, match=r"0\.02 s can't be kept: the lowest is") as error:
-        FITS.max_request_rate_rps(TOKENS, 0.02)
-    assert f"{lowest_s:.6g} s, at the smallest batch size of 8" in str(error.value)
-    assert FITS.largest_batch_within(lowest_s) == 8
-
-
 def test_rates_above_the_highest_are_served_at_the_highest():
-    highest = FITS.max_request_rate_rps(TOKENS, 0.05)
-    points = operating_points(FITS, [highest, 10 * highest], TOKENS, itl_deadline_s=0.05)
+    highest = FITS.max_request_rate_rps(TOKENS)
+    assert highest == float(THROUGHPUT.eval(256)) / TOKENS
+    points = operating_points(FITS, [highest, 10 * highest], TOKENS)
     assert points.served_rps.tolist() == [highest, highest]
     assert points.rate_rps.tolist() == [highest, 10 * highest]
     for name in ("batch", "power_w", "itl_s", "latency_s"):
@@ -105,11 +76,6 @@ def test_everything_is_continuous_and_rises_with_the_rate():
         assert steps.max() < 0.01 * np.ptp(getattr(points, name)), name
 
 
-def test_points_keep_the_shape_of_the_rates():
-    points = operating_points(FITS, np.full((3, 4), 2.0), TOKENS)
-    assert points.power_w.shape == points.latency_s.shape == (3, 4)
-
-
 def test_quoted_figures_of_llama_70b_are_met():
     # 8, 32, 128, 512 and 1024 sequences drew 1765, 1794, 2184, 2493 and 2548 W.
     rates = LLAMA_70B.throughput.eval([8, 32, 128, 512, 1024]) / 350
@@ -117,7 +83,6 @@ def test_quoted_figures_of_llama_70b_are_met():
     assert np.allclose(points.batch, [8, 32, 128, 512, 1024], rtol=1e-9)
     # The fit's residuals are 33 W in root mean square; the largest is at 32 sequences, 62 W.
     assert np.abs(points.power_w - [1765, 1794, 2184, 2493, 2548]).max() < 65
-    assert LLAMA_70B.max_request_rate_rps(350, 0.08) < LLAMA_70B.max_request_rate_rps(350)
 
 
 # --- sampled curves
@@ -171,7 +136,7 @@ def test_services_rate_curves_hold_the_sampled_points():
     assert latency.sustained_throughput_rps == pytest.approx(LLAMA_70B.max_request_rate_rps(350))
     # Eq. 5 on the sampled curve is that of the logistic one, within its interpolation.
     for deadline_s in (0.03, 0.05, 0.08):
-        exact = LLAMA_70B.max_request_rate_rps(350, deadline_s)
+        exact = float(LLAMA_70B.throughput.eval(LLAMA_70B.itl.inverse(deadline_s))) / 350
         assert max_request_rate_rps(latency, deadline_s) == pytest.approx(exact, rel=0.005)
     assert (power.peak_power_w >= power.mean_power_w).all()
 

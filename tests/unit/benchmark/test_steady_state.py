@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmark_builders import MIXTURE, POWER, tiny_spec, write_openg2g, write_results
+from benchmark_builders import MIXTURE, POWER, tiny_spec, write_results
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from diploee.neighbours.openg2g.measurements import (
     median_trace_w,
     run_power_w,
 )
-from diploee.neighbours.openg2g.sources import OpenG2GSource, ResultsSource
+from diploee.neighbours.openg2g.sources import ResultsSource
 
 EPOCH_S = 1.7e9
 
@@ -47,11 +47,6 @@ def test_trace_keeps_the_energy_of_all_devices(seed, dt_s):
         t_cut = np.concatenate([[start_s], inner, [end_s]])
         expected_j += np.trapezoid(np.interp(t_cut, t_s, power_w), t_cut - EPOCH_S)
     assert trace_w.sum() * dt_s == pytest.approx(expected_j, rel=1e-5)
-
-
-def test_steps_hold_the_mean_of_straight_lines():
-    ramp = run(([0, 1], [0, 100]), ([0, 0.5, 1], [10, 10, 30]))
-    assert np.allclose(run_power_w(ramp, 0.5), [25 + 10, 75 + 20])
 
 
 def test_time_that_not_all_devices_share_is_left_out():
@@ -123,16 +118,6 @@ def test_profile_of_a_batch_size_says_what_it_is(tmp_path):
         model.profile(9)
 
 
-def test_openg2g_reads_back_the_files_that_are_saved(tmp_path):
-    source = OpenG2GSource(write_openg2g(tmp_path / "abc"))
-    data = InferenceData.generate([tiny_spec()], source)
-    data.save(tmp_path / "data")
-    (trace,) = (tmp_path / "data").glob("*/inference_data/trace.csv")
-    head, first, *_ = trace.read_text().splitlines()
-    assert head == "batch_size,relative_time_s,power_total_W"
-    assert [float(word) for word in first.split(",")] == [8, 0, data["Tiny"].power_w[8][0]]
-
-
 def test_too_few_latencies_name_model_and_batch_size(tmp_path):
     source = ResultsSource(write_results(tmp_path, sizes=(8,)))
     read = source.read
@@ -145,15 +130,6 @@ def test_too_few_latencies_name_model_and_batch_size(tmp_path):
     source.read = few
     with pytest.raises(InputError, match="'Tiny': batch size 8: all 30 latency samples"):
         InferenceData.generate([tiny_spec(batch_sizes=(8,))], source)
-
-
-def test_location_of_the_mixtures_may_be_the_neighbours_rule(tmp_path):
-    source = ResultsSource(write_results(tmp_path, sizes=(8,)))
-    spec = tiny_spec(batch_sizes=(8,))
-    params = InferenceDataParams(itl_location="minimum")
-    found = InferenceData.generate([spec], source, params)["Tiny"].itl[8]
-    smallest_s = source.read(spec).runs[0].itl_samples_s.min()
-    assert found.location_s == pytest.approx(smallest_s - 1e-6, abs=1e-12)
 
 
 @pytest.mark.parametrize("dt_s", [0, -1, 0.0005, 0.1001])

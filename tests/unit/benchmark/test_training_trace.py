@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from diploee.errors import InputError, LogFormatError, OutputError, ProfileError
-from diploee.importers.power_logs.plain import import_plain
+from diploee.errors import InputError, LogFormatError, ProfileError
 from diploee.neighbours.openg2g import TrainingTrace, TrainingTraceParams
 
 PLAIN = {"high_noise_w": 0, "low_noise_w": 0, "smoothing_s": 0, "dips_per_s": 0, "ramp_s": 0}
@@ -92,11 +91,6 @@ def test_start_is_never_above_the_ramp():
     assert trace_w(ramp_s=0)[:100].mean() > 200
 
 
-def test_smoothing_does_not_lower_the_ends():
-    values = trace_w(**PLAIN | {"smoothing_s": 5.0}, duration_s=30.0)
-    assert np.allclose(values, 225)
-
-
 def test_profile_is_the_trace_of_all_gpus():
     trace = TrainingTrace.generate()
     profile = trace.profile(4, 8)
@@ -129,10 +123,8 @@ def test_csv_comes_back_bit_by_bit(tmp_path):
     [
         ("t_s,power\n0,1\n1,1\n", ":1: column 'power_W' is missing"),
         ("t_s,power_W\n0,1\n", "1 rows, expected two or more"),
-        ("t_s,power_W\n0,1\n1,\n", ":3: column 'power_W' is ''"),
         ("t_s,power_W\n0,1\n1,-5\n", ":3: column 'power_W' is '-5'"),
         ("t_s,power_W\n0,1\n1,1\n3,1\n", ":3: column 't_s' is '1', expected an even step of 1.5 s"),
-        ("t_s,power_W\n0,1\n0,1\n", "the step must be a whole number of milliseconds"),
         ("t_s,power_W\n0,1\n0.0001,1\n", "the step must be a whole number of milliseconds"),
     ],
 )
@@ -150,27 +142,16 @@ def test_damaged_csv_is_one_clear_line(tmp_path, text, message):
     ("changes", "text"),
     [
         ({"dt_s": 0.0001}, "whole number of milliseconds"),
-        ({"dt_s": "0.1"}, "must be a number"),
-        ({"duration_s": 0}, "greater than 0"),
         ({"duration_s": 0.01}, "are 0 samples"),
         ({"duration_s": 1e9}, "expected 1 to 100,000,000"),
-        ({"high_power_w": -1}, "greater than or equal to 0"),
         ({"low_power_w": 300}, "low_power_w is 300, expected at most high_power_w, 225"),
         ({"high_plateau_s": (40, 35)}, r"must be \[least, greatest\], found \[40, 35\]"),
         ({"high_plateau_s": (0, 1), "low_plateau_s": (0, 1)}, "at least one step"),
-        ({"high_power": 3}, "Extra inputs"),
     ],
 )
 def test_wrong_parameters_are_refused(changes, text):
     with pytest.raises(ValidationError, match=text):
         TrainingTraceParams(**changes)
-
-
-def test_trace_of_openg2g_is_imported_as_a_plain_table(tmp_path):
-    trace = TrainingTrace.generate(TrainingTraceParams(duration_s=30))
-    trace.save(tmp_path / "trace.csv")
-    profile = import_plain(tmp_path / "trace.csv", workload="w", profile_id="p", n_nodes=1)
-    np.testing.assert_array_equal(profile.power_w, trace.power_w.astype(np.float32))
 
 
 def test_training_trace_as_a_file_is_made_once_and_compared_with_its_parameters(tmp_path):
@@ -186,10 +167,3 @@ def test_training_trace_as_a_file_is_made_once_and_compared_with_its_parameters(
     assert path.read_bytes() == written
     path.write_text("t_s,power_W\n0,100\n0.1,200\n")  # measured: read as it is
     assert TrainingTrace.ensure(path).power_w.tolist() == [100.0, 200.0]
-
-
-def test_place_that_is_no_folder_is_one_clear_line(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="can't be written") as error:
-        TrainingTrace.ensure(tmp_path / "file" / "trace.csv", TrainingTraceParams(duration_s=1))
-    assert "\n" not in str(error.value)

@@ -134,17 +134,6 @@ def test_energy_is_kept_and_the_charge_stays_within_its_bounds(dt_ms: int) -> No
     )
 
 
-def test_blocks_of_any_length_give_the_same_bytes() -> None:
-    rng = np.random.default_rng(4)
-    load_w = 8 * MW + 3 * MW * rng.standard_normal(3_000)
-    for hold_by in ({"smoothing_s": 30.0}, {"ramp_limit": {"up_mw_per_min": 4.0}}):
-        spec = BatterySpec(power_mw=2.0, energy_mwh=0.5, **hold_by)
-        whole = run_of(spec, load_w, 1_000, [])
-        cut = run_of(spec, load_w, 1_000, sorted(rng.integers(1, 2_999, 20).tolist()))
-        for key, values in whole.items():
-            np.testing.assert_array_equal(values, cut[key], err_msg=key)
-
-
 def counted_slowly(series: list[float]) -> list[tuple[float, float]]:
     """Return depths and their counts by the three-point rule of ASTM E1049-85, 5.4.4."""
     turns = [
@@ -186,13 +175,6 @@ def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length(
     assert found.depths == pytest.approx(np.abs(np.diff(series)).sum() / 2, abs=1e-6)
 
 
-def test_charge_from_empty_to_full_and_back_is_one_full_cycle() -> None:
-    cycles = ChargeCycles()
-    cycles.add(np.array([0.0, 0.5, 1.0, 0.4, 0.0]))
-    assert cycles.count().classes == (0, 0, 0, 1)
-    assert (cycles.count().deepest, cycles.count().depths) == (1, 1)
-
-
 def test_lossless_battery_cycles_as_deep_as_it_gives_and_takes(tmp_path: Path) -> None:
     battery = {"kind": "battery", "power_mw": 0.01, "energy_mwh": 0.001, "smoothing_s": 600,
                "charge_efficiency": 1, "discharge_efficiency": 1}  # fmt: skip
@@ -210,23 +192,6 @@ def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
     run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
     assert run.metrics["battery"]["uncovered_h"] > 1
     assert run.metrics["battery"]["uncovered_mwh"] > 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"charge_efficiency": -0.9}, "must be a number above 0, found -0.9"),
-        ({"discharge_efficiency": 1.1}, "must be a number at most 1, found 1.1"),
-        ({"smoothing_s": 10.0}, "one mode, .* found ramp_limit and smoothing_s"),
-        ({"ramp_limit": {}}, "give up_mw_per_min, down_mw_per_min or both"),
-        ({"least_state_of_charge": 0.6}, "must rise, found 0.6, 0.5, 0.9"),
-    ],
-)
-def test_battery_that_can_not_be_is_refused(changes: dict[str, object], text: str) -> None:
-    battery = {"kind": "battery", "power_mw": 1.0, "energy_mwh": 1.0,
-               "ramp_limit": {"up_mw_per_min": 1.0}} | changes  # fmt: skip
-    with pytest.raises(ScenarioError, match=text):
-        tiny_scenario({"facility.stages": [battery]})
 
 
 def test_battery_without_a_mode_is_shown_the_modes_with_an_entry_of_each_that_runs() -> None:

@@ -119,16 +119,6 @@ def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     assert heat + room_fans + chillers + pumps + tower_fans == pytest.approx(pue, abs=1e-3)
 
 
-def test_a_whole_site_has_the_cooling_of_the_sheet() -> None:
-    """The sheet's section 4: 10 MW of IT power behind PDU and UPS, 20 kW of lights, 11 MW."""
-    x = 10.1 / 13.5
-    ups_input_w = 10.1e6 + 13.5e6 * (0.0085 + 0.0130 * x + 0.0235 * x**2)
-    plant = opened("wse", weather([15, 15]), design_heat_mw=11.0, other_heat_kw=20.0)
-    assert passed(plant, [ups_input_w] * 3, 60_000)["cooling_w"][0] / 1e6 == pytest.approx(
-        0.62541, abs=1e-4
-    )
-
-
 @pytest.mark.parametrize("dt_ms", [100, 60_000, 600_000])
 def test_a_lag_is_exact_at_every_interval(dt_ms: int) -> None:
     plant = opened("wse", weather([15] * 3), design_heat_mw=1.0, time_constants_s=[300])
@@ -176,17 +166,6 @@ def test_swings_are_attenuated_and_not_scaled_by_the_pue(
     # At 0.1 Hz the POI sees the swing of the load, not the 19 % more of a PUE of 1.19.
     behind = np.ptp(found["facility_power_w"][late]) / np.ptp(swing_w[late])
     assert behind == pytest.approx(1.0, abs=0.3 * expected + 1e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_blocks_of_any_length_give_the_same_bytes(kind: str) -> None:
-    rng = np.random.default_rng(2)
-    plant = opened(kind, weather(rng.uniform(-5, 30, 25)), other_heat_kw=20)
-    heat_w = rng.uniform(3e6, 12e6, 24 * 60)
-    whole = passed(plant, heat_w, 60_000)
-    parts = passed(plant, heat_w, 60_000, (1, 2, 500, 501, 1_300))
-    for name, values in whole.items():
-        assert values.tobytes() == parts[name].tobytes(), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -248,15 +227,6 @@ def test_cooling_follows_the_weather_linearly_in_time() -> None:
     found = passed(plant, [5e6] * 120, 60_000)
     expected = np.interp(np.arange(120) + 0.5, [0, 60, 120], [18, 20, 19])
     np.testing.assert_allclose(found["t_wetbulb_c"], expected, atol=1e-12)
-
-
-def test_drives_draw_reactive_power_by_their_power_factor() -> None:
-    found = passed(opened("dlc_tower", weather([10, 10])), [5e6] * 5, 60_000)
-    apparent = np.hypot(found["cooling_w"], found["facility_reactive_var"])
-    np.testing.assert_allclose(found["cooling_w"] / apparent, 0.96)
-    without = opened("dlc_tower", weather([10, 10]))
-    block = Block(0, 60_000, {"facility_power_w": np.full(5, 5e6)})
-    assert "facility_reactive_var" not in without.apply(block, without.start())[0]
 
 
 def metered(plant: Cooling, heat_w: Any, dt_ms: int) -> dict[str, float | None]:
@@ -372,20 +342,6 @@ def tiny_site(**changes: Any) -> Any:
     return tiny_scenario(
         {**keys, **{f"facility.node_types.{n}.ac_power": "dlc" for n in node_types}}
     )
-
-
-def test_a_run_cools_by_the_typical_days_of_its_station(tmp_path: Path) -> None:
-    typical = {"kind": "typical_day", "station": "denver"}
-    keys = {"facility.weather": typical, "facility.stages": ["dlc_tower"]}
-    run = simulate(tiny_site(**keys), tmp_path / "run", library=tiny_library())
-    found = run.facility()
-    parts_w = found["it_ac_power_w"] + found["cooling_w"]
-    np.testing.assert_allclose(found["facility_power_w"], parts_w, rtol=1e-6)
-    energy_mwh = found["cooling_w"].sum() / 60e6
-    assert run.metrics["cooling"]["energy_mwh"] == pytest.approx(energy_mwh, rel=1e-5)
-    assert run.metrics["cooling"]["clamped_h"] == 0
-    assert found["t_wetbulb_c"].between(-15, 25).all()
-    assert "facility.stages.0.design_heat_mw" in run.manifest["assumed"]
 
 
 def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from samples import PUBLISHED
 
 from diploee.facility.loss_curves import MEASURED
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
@@ -101,34 +98,6 @@ def test_the_supplies_of_an_immersed_node_against_the_presets_and_as_points() ->
     points = dict(zip(load.tolist(), measured.tolist(), strict=True))
     assert np.abs(missed(supply(points))).max() < 0.5
     assert np.abs(missed(supply(points, "table"))).max() < 1e-9
-
-
-def readings(path: Path) -> np.ndarray:
-    """Return the times [ms] and powers [W] of a log of MLPerf, shape (2, n)."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    events = [json.loads(line.partition(" ")[2]) for line in lines]
-    return np.array([(e["time_ms"], e["value"]) for e in events if e["key"] == "power_reading"]).T
-
-
-@pytest.mark.skipif(not (PUBLISHED / "mlperf_power").is_dir(), reason="needs the measured nodes")
-def test_the_published_readings_have_the_efficiencies_that_the_figures_say() -> None:
-    """Pairs of readings at once on both sides of the supplies, where neither side moves."""
-    pairs = []
-    folder = PUBLISHED / "mlperf_power" / "smc-dc-power" / "results" / "1xSMC-H100-SXM-80GB"
-    for path in sorted(folder.glob("llama2_70b_lora/power/*/node_0.txt")):
-        dc_ms, dc_w = readings(path)
-        ac_ms, ac_w = readings(Path(str(path).replace("smc-dc", "smc-ac")))
-        near = np.abs(ac_ms[:, None] - dc_ms).argmin(axis=0)
-        steady = np.abs(ac_ms[near] - dc_ms) < 300
-        for k in (-2, -1, 1, 2):
-            steady &= np.abs(np.roll(dc_w, k) / dc_w - 1) < 0.02
-            steady &= np.abs(np.roll(ac_w, k)[near] / ac_w[near] - 1) < 0.02
-        pairs.append(np.array([ac_w[near], dc_w])[:, steady])
-    ac_w, dc_w = np.concatenate(pairs, axis=1)
-    for at_w, efficiency in IMMERSED.items():
-        here = np.abs(ac_w / at_w - 1) < 0.06
-        assert here.sum() > 10
-        assert dc_w[here].sum() / ac_w[here].sum() == pytest.approx(efficiency, abs=0.0075)
 
 
 def test_a_table_runs_straight_through_its_points_and_ends_at_no_loss() -> None:

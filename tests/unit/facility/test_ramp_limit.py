@@ -10,7 +10,6 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 import diploee
-from diploee.errors import ScenarioError
 from diploee.facility import Block
 from diploee.facility.base import Stages
 from diploee.facility.ramp_limit import RampLimitSpec
@@ -87,17 +86,6 @@ def test_square_wave_that_falls_slower_than_its_trough_never_reaches_it() -> Non
     assert columns["facility_power_w"].min() == 8 * MW
 
 
-@pytest.mark.parametrize("curtails", [False, True])
-def test_blocks_of_any_length_give_the_same_bytes(curtails: bool) -> None:
-    rng = np.random.default_rng(4)
-    load_w = 8 * MW + 3 * MW * rng.standard_normal(3_000)
-    spec = RampLimitSpec(up_mw_per_min=4, down_mw_per_min=6, ballast_mw=1, curtails=curtails)
-    whole, _ = held(spec, load_w)
-    cut, _ = held(spec, load_w, cuts=tuple(sorted(set(rng.integers(1, 2_999, 20).tolist()))))
-    for key, values in whole.items():
-        assert values.tobytes() == cut[key].tobytes(), key
-
-
 def test_energy_balances_and_parts_never_act_together() -> None:
     load_w = 8 * MW + 3 * MW * np.random.default_rng(5).standard_normal(5_000)
     spec = RampLimitSpec(up_mw_per_min=40, down_mw_per_min=60, ballast_mw=2, curtails=True)
@@ -122,17 +110,3 @@ def test_ramps_without_limit_leave_the_run_as_it_is(tmp_path: Path) -> None:
         power.append(run.facility()["facility_power_w"].to_numpy().tobytes())
     assert power[0] == power[1] == power[2]
     assert set(run.metrics["ramp_limit"].values()) == {0}
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({}, "give up_mw_per_min, down_mw_per_min or both"),
-        ({"down_mw_per_min": -1}, "must be a number above 0, found -1"),
-        ({"up_mw_per_min": 1, "ballast_mw": 2}, "ballast_mw holds falls alone"),
-        ({"down_mw_per_min": 1, "curtails": True}, "curtails holds rises alone"),
-    ],
-)
-def test_ramp_limit_that_can_not_be_is_refused(changes: dict[str, object], text: str) -> None:
-    with pytest.raises(ScenarioError, match=text):
-        tiny_scenario({"facility.stages": [{"kind": "ramp_limit"} | changes]})

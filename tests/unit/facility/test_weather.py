@@ -1,4 +1,4 @@
-"""Weather over a run: calendar, zones, leap days, gaps, and the shipped typical days."""
+"""Weather over a run: calendar, zones, leap days, gaps, typical days, and the wet bulb."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +18,11 @@ from weather_writers import PRESSURE_PA, temperature_c, write_epw, write_psm, wr
 from diploee.clock import RunClock, fixed_zone, named_zone
 from diploee.errors import InputError, LogFormatError
 from diploee.facility import WEATHER, Weather
+from diploee.facility.psychrometrics import (
+    relative_humidity,
+    saturation_pressure_pa,
+    wet_bulb_c,
+)
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
 from diploee.files.places import shipped_folder
 from diploee.inputs import InputReader, load_inputs
@@ -279,3 +285,31 @@ def test_a_real_file_has_the_statistics_of_the_sheet() -> None:
     assert typical.wet_bulb_c[year[: typical.wet_bulb_c.size]].mean() == pytest.approx(
         wet_c.mean(), abs=0.1
     )
+
+
+with mock.patch.dict(sys.modules, {"numba": None}):  # which psychrolib would compile itself with
+    import psychrolib
+
+
+def test_wet_bulb_and_saturation_are_those_of_psychrolib() -> None:
+    psychrolib.SetUnitSystem(psychrolib.SI)
+    rng = np.random.default_rng(3)
+    dry_c, humidity = rng.uniform(-40, 48, 40), rng.uniform(0.05, 1, 40)
+    pressure_pa = rng.uniform(70_000, 105_000, 40)
+    given = zip(dry_c, humidity, pressure_pa, strict=True)
+    theirs = [psychrolib.GetTWetBulbFromRelHum(*values) for values in given]
+    np.testing.assert_allclose(wet_bulb_c(dry_c, humidity, pressure_pa), theirs, atol=2e-3)
+    saturated = [psychrolib.GetSatVapPres(t) for t in dry_c]
+    np.testing.assert_allclose(saturation_pressure_pa(dry_c), saturated, rtol=1e-12)
+
+
+def test_humidity_comes_back_from_the_wet_bulb() -> None:
+    rng = np.random.default_rng(4)
+    dry_c, humidity = rng.uniform(-30, 45, 500), rng.uniform(0.05, 1, 500)
+    pressure_pa = np.full(500, 84_000.0)
+    wet_c = wet_bulb_c(dry_c, humidity, pressure_pa)
+    back = relative_humidity(dry_c, wet_c, pressure_pa)
+    # Where water changes to ice the equation has a step: a few humidities there have no partner.
+    apart = np.abs(wet_c) > 1e-6
+    np.testing.assert_allclose(back[apart], humidity[apart], atol=1e-9)
+    assert (wet_c <= dry_c).all()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import contents
 from damages import a_device
-from killing import MOST_STEPS, ended, kill_at, kills
+from killing import MOST_STEPS, answer, ended, kill_at, kills
 
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.files import (
@@ -68,17 +68,15 @@ def fresh(put: Put, root: Path, text: str) -> dict[str, bytes]:
     return contents(root)
 
 
-SLOW = pytest.mark.slow
-CAN = [pytest.param(True, id="exchange"), pytest.param(False, id="no exchange", marks=SLOW)]
+each_way = pytest.mark.parametrize("can", [True, False], ids=["exchange", "no exchange"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=SLOW)])
-@pytest.mark.parametrize("can", CAN)
-@pytest.mark.parametrize("old_text", ["old", pytest.param("", marks=SLOW)], ids=["replaced", "new"])
+@each_way
+@pytest.mark.parametrize("old_text", ["old", ""], ids=["replaced", "new"])
 @pytest.mark.parametrize("name", PUTS)
 def test_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_one_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, old_text: str, can: bool, every: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, old_text: str, can: bool
 ) -> None:
     put, root, force = PUTS[name], tmp_path / "root", bool(old_text)
     new = fresh(put, root, "new")
@@ -86,10 +84,13 @@ def test_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_one_works(
     if not can:
         monkeypatch.setattr(staging, "exchange", lambda *_: False)
     n_kills = 0
-    for _ in kills(root, lambda: put(root, "new", force), range(1, MOST_STEPS, every)):
+    for _ in kills(root, lambda: put(root, "new", force), range(1, MOST_STEPS)):
         n_kills += 1
+        found = seen(root)
         if name == "file" or (name == "folder" and can):
-            assert seen(root) in (old, new)
+            assert found in (old, new)
+        if name == "set" and "page" in found:
+            assert found["page"] == found["page.meta"]
         try:
             put(root, "new", force)
         except OutputExistsError:
@@ -98,36 +99,12 @@ def test_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_one_works(
             put(root, "new", True)
         assert contents(root) == new
         fresh(put, root, old_text)
-    assert n_kills > 8 // every
+    assert n_kills > 8
     assert contents(root) == new
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("can", CAN)
-@pytest.mark.parametrize("old_text", ["old", pytest.param("", marks=SLOW)], ids=["replaced", "new"])
-def test_kill_at_any_step_leaves_no_first_of_a_set_beside_others_than_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old_text: str, can: bool
-) -> None:
-    def put(root: Path, text: str, force: bool) -> None:
-        with writing(force) as new:
-            for name in ("data", "data.meta"):
-                new.file(root / name).write_text(text)
-
-    root, n_seen = tmp_path / "root", 0
-    if not can:
-        monkeypatch.setattr(staging, "exchange", lambda *_: False)
-    fresh(put, root, old_text)
-    for _ in kills(root, lambda: put(root, "new", True)):
-        found = seen(root)
-        if "data" in found:
-            assert found["data"] == found["data.meta"]
-            n_seen += 1
-        fresh(put, root, old_text)
-    assert n_seen
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("can", CAN)
+@each_way
 @pytest.mark.parametrize("name", PUTS)
 def test_what_a_killed_one_left_is_put_right_by_any_writer_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, can: bool
@@ -171,7 +148,7 @@ def test_undoing_says_so_and_leaves_alone_what_came_since(
         assert json.loads((place / "marker.json").read_text())["of"] == "old"
 
 
-@pytest.mark.parametrize("can", [True, False], ids=["exchange", "no exchange"])
+@each_way
 @pytest.mark.parametrize("name", PUTS)
 def test_error_at_any_step_leaves_the_old_one_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, can: bool
@@ -200,10 +177,8 @@ def test_error_at_any_step_leaves_the_old_one_and_nothing_else(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=SLOW)])
-@pytest.mark.parametrize(
-    "name", ["folder", *(pytest.param(n, marks=SLOW) for n in ("file", "set"))]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", PUTS)
 def test_signal_at_any_step_leaves_nothing_half_done(
     tmp_path: Path, name: str, number: signal.Signals
 ) -> None:
@@ -259,7 +234,7 @@ def test_writers_at_once_leave_one_whole_result(tmp_path: Path, name: str, force
 
     def write(letter: str) -> None:
         try:
-            for _ in range(10 if force else 1):
+            for _ in range(3 if force else 1):
                 put(root, letter, force)
         except OutputExistsError:
             lost.append(letter)
@@ -455,6 +430,24 @@ def test_what_names_no_local_place_is_refused(place: Path | str, words: str) -> 
         with pytest.raises(InputError, match=words) as caught, whole(place):
             pass
         assert str(caught.value).isprintable()
+
+
+def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
+
+    def act() -> str:
+        try:
+            with writing() as files:
+                files.file(tmp_path / "page").write_text("short")
+                files.file(tmp_path / "book", option="--xlsx").write_text("x" * 5_000)
+                files.file(tmp_path / "later")
+        except OutputError as error:
+            return str(error)
+        return ""
+
+    problem = answer(act, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096)))
+    assert problem.startswith(f"{tmp_path / 'book'}: the disk is full")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_name_of_255_bytes_can_be_written(tmp_path: Path) -> None:

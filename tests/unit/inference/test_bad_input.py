@@ -25,15 +25,12 @@ HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"
 MILLION = "and at most 1,000,000, found 1000000000000"
 SIZES = [
     (f"{CHAT}.request_rate_rps", -1, "above 0 and at most 1,000,000,000, found -1"),
-    (f"{CHAT}.request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
     (f"{CHAT}.requests_per_day", 1e308, "and at most 86,400,000,000,000, found 1e+308"),
     (f"{CODING}.max_request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
     (f"{CODING}.max_request_rate_rps", 1e-300, "must be a number of 1e-06 or more and at most"),
     (f"{CODING}.startup_s", 1e300, "at most 31,622,400, found 1e+300"),
-    (f"{CODING}.cooldown_s", 1e300, "at most 31,622,400, found 1e+300"),
     (f"{CODING}.scaling_interval_s", 1e300, "at most 31,622,400, found 1e+300"),
     (f"{CODING}.min_instances", 10**12, MILLION),
-    (f"{CODING}.nodes_per_instance", 10**12, MILLION),
     (f"{CODING}.reserved_nodes", 10**12, MILLION),
     (f"{CODING}.output_tokens", 10**12, "at most 1,000,000,000 or 'trace', found 100000"),
 ]
@@ -64,15 +61,45 @@ OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
     ({"flexibility": {"power_limit": 0.4}}, f"{CODING}.flexibility.power_limit", "0.5 or more"),
     ({"flexibility": {"power_limit": 1.0}}, f"{CODING}.flexibility.power_limit", "below 1"),
 ]
-OF_FLUCTUATION: list[tuple[str, float]] = [
-    ("correlation_time_s", 0),
-    ("correlation_time_s", -3),
-    ("relative_std", -0.1),
-    ("relative_std", float("nan")),
-    ("common_share", 1.1),
-    ("reference_rate_rps", 0),
-    ("reference_rate_rps", -1),
-]
+FIXED = f"{CODING}.max_request_rate_rps"
+CAPPED = {f"{CODING}.latency_cap": {"limit_s": 5}}
+NO_LATENCY = {f"{CODING}.latency_curve": None}
+NEEDED = "needs the measured throughput of service 'coding'"
+THREE = {f"{CODING}.reserved_nodes": 3}
+OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
+    ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
+    ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
+    ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
+    (CAPPED, CODING, "either max_request_rate_rps or"),
+    ({FIXED: None, **NO_LATENCY, **CAPPED}, CODING, "latency_cap needs a latency_curve"),
+    ({f"{CHAT}.capacity": "sustained", **NO_LATENCY}, CHAT, f"capacity: sustained {NEEDED}"),
+    ({f"{CHAT}.overload": "degrade", **NO_LATENCY}, CHAT, f"overload: degrade {NEEDED}"),
+    (
+        {f"{CODING}.reserved_nodes": 9, f"{CONVERSATION}.reserved_nodes": 4},
+        f"{CHAT}.services",
+        "reserve 13 nodes, pool 'main' has 12",
+    ),
+    ({f"{CODING}.reserved_nodes": 0}, f"{CODING}.reserved_nodes", "reserve more nodes"),
+    (
+        {**THREE, f"{CODING}.nodes_per_instance": 4},
+        f"{CODING}.reserved_nodes",
+        "3 nodes hold no instance of 4 node(s)",
+    ),
+    (
+        {**THREE, f"{CODING}.min_instances": 4},
+        f"{CODING}.min_instances",
+        "4 instances need 4 nodes, reserved are 3",
+    ),
+    ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "unknown pool 'mian' (have: 'main')"),
+    ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
+    ({"resolution": "7 s"}, "resolution", "7 s does not divide the duration of 86400 s"),
+    *(
+        ({f"{CHAT}.fluctuation": {"relative_std": 0.1, key: value}},
+         f"{CHAT}.fluctuation.{key}", "must be a number")
+        for key, value in (("correlation_time_s", 0), ("relative_std", float("nan")),
+                           ("common_share", 1.1), ("reference_rate_rps", -1))
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -80,56 +107,7 @@ OF_FLUCTUATION: list[tuple[str, float]] = [
     [
         *(({place: value}, place, text) for place, value, text in SIZES),
         *((one_service(**keys), place, text) for keys, place, text in OF_SERVICE),
-        *(
-            (
-                {f"{CHAT}.fluctuation": {"relative_std": 0.1, key: value}},
-                f"{CHAT}.fluctuation.{key}",
-                "must be a number",
-            )
-            for key, value in OF_FLUCTUATION
-        ),
-        ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
-        ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
-        ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
-        ({f"{CODING}.latency_cap": {"limit_s": 5}}, CODING, "either max_request_rate_rps or"),
-        (
-            {
-                f"{CODING}.max_request_rate_rps": None,
-                f"{CODING}.latency_curve": None,
-                f"{CODING}.latency_cap": {"limit_s": 5},
-            },
-            CODING,
-            "latency_cap needs a latency_curve",
-        ),
-        (
-            {f"{CHAT}.capacity": "sustained", f"{CODING}.latency_curve": None},
-            CHAT,
-            "capacity: sustained needs the measured throughput of service 'coding'",
-        ),
-        (
-            {f"{CHAT}.overload": "degrade", f"{CODING}.latency_curve": None},
-            CHAT,
-            "overload: degrade needs the measured throughput of service 'coding'",
-        ),
-        (
-            {f"{CODING}.reserved_nodes": 9, f"{CONVERSATION}.reserved_nodes": 4},
-            f"{CHAT}.services",
-            "reserve 13 nodes, pool 'main' has 12",
-        ),
-        ({f"{CODING}.reserved_nodes": 0}, f"{CODING}.reserved_nodes", "reserve more nodes"),
-        (
-            {f"{CODING}.reserved_nodes": 3, f"{CODING}.nodes_per_instance": 4},
-            f"{CODING}.reserved_nodes",
-            "3 nodes hold no instance of 4 node(s)",
-        ),
-        (
-            {f"{CODING}.reserved_nodes": 3, f"{CODING}.min_instances": 4},
-            f"{CODING}.min_instances",
-            "4 instances need 4 nodes, reserved are 3",
-        ),
-        ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "unknown pool 'mian' (have: 'main')"),
-        ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
-        ({"resolution": "7 s"}, "resolution", "7 s does not divide the duration of 86400 s"),
+        *OF_STREAM,
     ],
 )
 def test_wrong_request_stream_is_one_clear_line(
@@ -155,35 +133,27 @@ def test_jobs_and_requests_do_not_share_a_pool() -> None:
         serving_scenario({"streams.training": jobs})
 
 
+CURVES = [
+    ("1,5,6\n3,5,6\n2,5,6\n", ":4: column 'request_rate_rps' is '2', expected a r"),
+    ("1,5,6\n1,5,6\n2,5,6\n", ":3: column 'request_rate_rps' is '1', expected a r"),
+    ("1,5,6\n2,5,6\n", ": 2 points, a curve needs at least 3"),
+    ("# note\n1,5,6\n2,x,6\n3,5,6\n", ":4: column 'mean_power_w' is 'x', expecte"),
+    ("1,5,6\n2,nan,6\n3,5,6\n", ":3: column 'mean_power_w' is 'nan'"),
+    ("1,5,6\n2,-5,6\n3,5,6\n", ":3: column 'mean_power_w' is '-5'"),
+    ("1,5,6\n2,1_0,20\n3,5,6\n", ":3: column 'mean_power_w' is "),
+    ("1,5,6\n2,5,1e308\n3,5,6\n", ":3: column 'peak_power_w' is '1e308'"),
+    ("1,5,6\n2,٣,6\n3,5,6\n", ":3: column 'mean_power_w' is "),
+    ("1,5,6\n2,7,6\n3,5,6\n", ":3: column 'peak_power_w' is '6', expected mean_powe"),
+    ("1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, expected 3 as in the header"),
+]
+OTHER_HEADS = [
+    ("request_rate_rps,mean_power\n1,5\n", ": column 'mean_power_w' is missing"),
+    ("# nothing\n", ":1: the file holds comments alone"),
+]
+
+
 @pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (
-            HEADER + "1,5,6\n3,5,6\n2,5,6\n",
-            ":4: column 'request_rate_rps' is '2', expected a r",
-        ),
-        (
-            HEADER + "1,5,6\n1,5,6\n2,5,6\n",
-            ":3: column 'request_rate_rps' is '1', expected a r",
-        ),
-        (HEADER + "1,5,6\n2,5,6\n", ": 2 points, a curve needs at least 3"),
-        (
-            HEADER + "# note\n1,5,6\n2,x,6\n3,5,6\n",
-            ":4: column 'mean_power_w' is 'x', expecte",
-        ),
-        (HEADER + "1,5,6\n2,nan,6\n3,5,6\n", ":3: column 'mean_power_w' is 'nan'"),
-        (HEADER + "1,5,6\n2,-5,6\n3,5,6\n", ":3: column 'mean_power_w' is '-5'"),
-        (HEADER + "1,5,6\n2,1_0,20\n3,5,6\n", ":3: column 'mean_power_w' is "),
-        (HEADER + "1,5,6\n2,5,1e308\n3,5,6\n", ":3: column 'peak_power_w' is '1e308'"),
-        (HEADER + "1,5,6\n2,٣,6\n3,5,6\n", ":3: column 'mean_power_w' is "),
-        (
-            HEADER + "1,5,6\n2,7,6\n3,5,6\n",
-            ":3: column 'peak_power_w' is '6', expected mean_powe",
-        ),
-        (HEADER + "1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, expected 3 as in the header"),
-        ("request_rate_rps,mean_power\n1,5\n", ": column 'mean_power_w' is missing"),
-        ("# nothing\n", ":1: the file holds comments alone"),
-    ],
+    ("content", "text"), [*((HEADER + rows, text) for rows, text in CURVES), *OTHER_HEADS]
 )
 def test_wrong_curve_file_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
     path = tmp_path / "curve.csv"
@@ -197,8 +167,9 @@ def test_wrong_curve_file_is_named_with_its_line(tmp_path: Path, content: str, t
 LATENCIES = "request_rate_rps,request_throughput_rps,mean_e2e_latency_s,p90_ttft_s\n"
 
 
-@pytest.mark.parametrize("value", ["x", "nan", "", "-1", "0", "inf", "1e308", "NULL"])
-@pytest.mark.parametrize("column", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("column", "value"), [(1, "x"), (2, "nan"), (3, ""), (1, "0"), (2, "1e308"), (3, "NULL")]
+)
 def test_latency_file_with_an_odd_value_in_any_known_column_is_refused(
     tmp_path: Path, column: int, value: str
 ) -> None:
@@ -221,8 +192,8 @@ def test_latency_that_falls_with_the_rate_is_warned_of(
     changes = {f"{CODING}.latency_curve": "curve.csv", "duration": "1 h"}
     path = write_serving(tmp_path / "falls.yaml", changes)
     run = simulate(load_scenario(path), tmp_path / "run")
-    told = [line for line in run.manifest["warnings"] if "latency falls with the rate" in line]
-    assert len(told) == warned
+    found = [line for line in run.manifest["warnings"] if "latency falls with the rate" in line]
+    assert len(found) == warned
 
 
 def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
@@ -231,7 +202,7 @@ def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
         load_curves(scenario)
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "a\nb", "x" * 300 + "/y", "nul\0"])
+@pytest.mark.parametrize("name", ["a\nb", "x" * 300 + "/y", "nul\0"])
 def test_curve_name_that_no_file_can_have_is_one_clear_line(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         load_power_curve(name, tmp_path)

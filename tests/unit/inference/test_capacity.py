@@ -8,8 +8,9 @@ from serving_builders import CODING, plan_of, serving_scenario
 
 from diploee.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
-from diploee.loads.services.capacity import max_request_rate_rps
+from diploee.loads.services.capacity import max_request_rate_rps, reserve_nodes
 from diploee.loads.services.curves import LatencyCurve
+from diploee.loads.services.timeline import whole_instances
 
 
 def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:
@@ -56,10 +57,6 @@ def test_latency_at_the_capped_rate_is_the_cap(metric: str) -> None:
     rate_rps = max_request_rate_rps(of_metric, limit_s)
     assert of_metric.rate_rps[3] < rate_rps < of_metric.rate_rps[4]
     assert float(of_metric.at(np.array(rate_rps))) == pytest.approx(limit_s, rel=1e-9)
-
-
-def test_cap_at_a_measured_latency_gives_the_measured_rate() -> None:
-    assert max_request_rate_rps(curve("coding"), 9.832) == 100
 
 
 def test_falling_latency_is_raised_to_the_running_maximum_and_the_rise_reported() -> None:
@@ -112,3 +109,26 @@ def test_sustained_reading_lowers_the_rate_to_the_measured_throughput() -> None:
     plan = plan_of(scenario)
     rates = [service.capacity.max_request_rate_rps for service in plan.services]
     assert rates == pytest.approx([40.7625, 34.1822])
+
+
+def test_eq_7_reserves_67_and_218_of_the_papers_285_nodes() -> None:
+    assert reserve_nodes(285, [0.381, 0.619], [1, 1], [100, 50]).tolist() == [67, 218]
+
+
+def test_wide_instances_are_reserved_whole() -> None:
+    # By shares 44.4 and 55.6 nodes; 4-node instances fit 44, and 56 for the other service.
+    nodes = reserve_nodes(100, [0.5, 0.5], [4, 1], [50, 10])
+    assert nodes.sum() == 100
+    assert nodes[0] % 4 == 0
+
+
+def test_whole_multiple_of_the_rate_needs_no_further_instance() -> None:
+    k = np.arange(1, 500)
+    for max_rate_rps in (0.1, 3.3, 49.9, 100.0):
+        rates = np.array([sum([max_rate_rps] * int(n)) for n in k])
+        assert [whole_instances(rate, max_rate_rps, 1000) for rate in rates] == k.tolist()
+
+
+def test_instances_are_rounded_up_and_bounded_by_the_nodes() -> None:
+    rates = np.array([0.0, 1e-9, 99.9, 100.1, 250.0, 1e300])
+    assert [whole_instances(rate, 100, 3) for rate in rates] == [0, 1, 1, 2, 3, 3]

@@ -1,4 +1,4 @@
-"""The process of the requests against its own law: mean, size, correlation, common part."""
+"""The rate of requests: calendar and months, and the process around them against its own law."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from serving_builders import plan_of, request_rates, serving_scenario
 
-from diploee.errors import ScenarioError
+from diploee.errors import ScenarioError, WorkloadError
+from diploee.loads.jobs.rates import month_factors
 from diploee.loads.services.requests import RequestRates
-from diploee.scenario import Fluctuation
+from diploee.scenario import Calendar, Fluctuation
 from diploee.tables import Float64Array
 
 CHAT = "request_streams.chat"
@@ -127,13 +128,6 @@ def test_rates_are_positive_however_large_the_fluctuation() -> None:
     assert (rates.of_service(0, 0.5, 10) > 0).all()
 
 
-@pytest.mark.parametrize("tau_s", [5.0, 60.0, 600.0, 1e9])
-def test_variance_of_minute_means_is_the_double_integral_of_the_correlation(tau_s: float) -> None:
-    t = (np.arange(600) + 0.5) / 10
-    exact = np.exp(-np.abs(t[:, None] - t[None]) / tau_s).mean()
-    assert share_of_mean(tau_s) == pytest.approx(exact, rel=1e-4)
-
-
 def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
     key = f"{CHAT}.minute_jitter_relative_std"
     scenario = serving_scenario({key: 0.1})
@@ -142,3 +136,49 @@ def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
     assert warning.startswith(f"{key} froze one factor")
     with pytest.raises(ScenarioError, match="give fluctuation or minute_jitter_relative_std"):
         serving_scenario({key: 0.1, f"{CHAT}.fluctuation": {"relative_std": 0.1}})
+
+
+CALENDAR = "request_streams.chat.calendar"
+HOUR_MS = 3_600_000
+
+
+def test_weights_on_a_line_give_rates_on_that_line() -> None:
+    rates = request_rates(serving_scenario({CALENDAR: {"hour_of_day": list(range(1, 25))}}), "chat")
+    hour = rates.nodes_ms / HOUR_MS
+    inside = (hour > 1) & (hour < 23)
+    ramp = hour + 0.5  # hour h has mean h + 1, h + 0.5 hours into the day
+    ratio = (rates.relative_mean / ramp)[inside]
+    assert np.ptp(ratio) == pytest.approx(0, abs=1e-9)
+
+
+def test_nodes_lie_on_no_clock() -> None:
+    rates = request_rates(serving_scenario({"duration": "14 d"}), "chat")
+    into_minute = rates.nodes_ms[1:-1] % MINUTE_MS // 6_000
+    counts = np.bincount(into_minute, minlength=10)
+    expected = counts.sum() / 10
+    assert ((counts - expected) ** 2 / expected).sum() < 27.9  # chi-square, 9 degrees, 0.1 %
+
+
+def test_months_go_over_into_each_other_without_a_step_and_keep_their_totals() -> None:
+    month = (1.0, 2.0, 0.5, 1.0, 0.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0)
+    hour = np.arange("2018-01", "2019-01", dtype="datetime64[h]")
+    factor = month_factors(Calendar(month=month), hour.astype(np.int64))
+    # Half a week from one level to the mean of the two, the level a little off the weight.
+    assert np.abs(np.diff(factor)).max() <= 1.1 * 3 / 84
+    number = hour.astype("datetime64[M]").astype(int) % 12
+    for index, weight in enumerate(month):
+        assert factor[number == index].mean() == pytest.approx(weight, abs=1e-9)
+    assert (factor >= 0).all()
+
+
+def test_part_of_a_year_has_the_months_of_the_whole() -> None:
+    calendar = Calendar(month=(1.0, 2.0, 0.5) * 4)
+    hour = np.arange("2018-01", "2019-01", dtype="datetime64[h]").astype(np.int64)
+    whole = month_factors(calendar, hour)
+    assert month_factors(calendar, hour[2000:2100]) == pytest.approx(whole[2000:2100], abs=1e-12)
+
+
+def test_span_of_weight_zero_is_refused() -> None:
+    month = [0.0] + [1.0] * 11
+    with pytest.raises(WorkloadError, match=r"^request_streams\.chat\.calendar: .* weight zero"):
+        request_rates(serving_scenario({CALENDAR: {"month": month}}), "chat")

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import one_service, plan_of, services_load, serving_scenario
+from serving_builders import one_service, plan_of, serving_scenario
 
 from diploee.errors import InputError
 from diploee.neighbours.openg2g import operating_points
 from diploee.neighbours.openg2g.serving import serving_fits
-from diploee.scenario import Scenario, load_scenario
+from diploee.scenario import Scenario
 from diploee.simulation import simulate
 
 LOGISTIC: dict[str, Any] = {
@@ -42,7 +42,7 @@ def fits_of(scenario: Scenario) -> Any:
 def test_the_deadline_gives_the_highest_rate() -> None:
     scenario = scenario_of(latency_cap=CAP)
     capacity = plan_of(scenario).services[0].capacity
-    batch = fits_of(scenario).largest_batch_within(0.05)
+    batch = float(fits_of(scenario).itl.inverse(0.05))
     x = np.log2(batch)
     itl_ms = 19.68 + 111.62 / (1 + np.exp(-1.441 * (x - 9.018)))
     assert itl_ms == pytest.approx(50)
@@ -71,15 +71,6 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
     assert latency_s == pytest.approx(float(points.itl_s), rel=1e-3)
 
 
-def test_profiles_of_a_logistic_service_name_their_own_source() -> None:
-
-    scenario = scenario_of(latency_cap=CAP)
-    load = services_load(scenario)
-    assert {entry.provenance.source for entry in load.library.entries} == {
-        "logistic coefficients of the scenario, no source given"
-    }
-
-
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
@@ -98,17 +89,6 @@ def test_a_logistic_service_that_can_not_be_is_one_line(keys: dict[str, Any], wo
     with pytest.raises(InputError, match=words) as error:
         plan_of(scenario_of(**keys))
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.slow
-def test_the_shipped_scenario_serves_by_logistic_beside_recurring_jobs(tmp_path: Path) -> None:
-    scenario = load_scenario("chat_and_recurring", ["duration=3 d"])
-    run = simulate(scenario, tmp_path / "run", engine="compiled")
-    names = {path.name for path in run.folder.iterdir()}
-    assert names == {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}
-    assert run.metrics["requests"]["incoming_rps"] > 1_000
-    assert run.metrics["jobs"]["submitted"] > 1_000
-    assert run.manifest["warnings"] == []
 
 
 def test_a_replica_without_requests_draws_its_idle_power(tmp_path: Path) -> None:

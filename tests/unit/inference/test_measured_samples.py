@@ -88,7 +88,7 @@ def test_a_constant_rate_draws_its_sample(
 def test_between_two_rates_the_swings_lie_between_the_neighbours(
     tmp_path: Path, samples: dict[int, str]
 ) -> None:
-    drawn_w = power_w(run_of(tmp_path, 70, power_samples=samples, **ALONE))
+    drawn_w = power_w(run_of(tmp_path, 70, "4 h", power_samples=samples, **ALONE))
     assert drawn_w.mean() == pytest.approx(2000, rel=5e-3)
     assert 60 < drawn_w.std() < 240
 
@@ -96,7 +96,7 @@ def test_between_two_rates_the_swings_lie_between_the_neighbours(
 def test_a_power_curve_gives_the_mean_and_the_samples_the_shape(
     tmp_path: Path, samples: dict[int, str]
 ) -> None:
-    drawn_w = power_w(run_of(tmp_path, 65, power_samples={40: samples[40]}))
+    drawn_w = power_w(run_of(tmp_path, 65, "4 h", power_samples={40: samples[40]}))
     assert drawn_w.mean() == pytest.approx(2829.9, rel=2e-3)
     assert drawn_w.std() / drawn_w.mean() == pytest.approx(60 / 1500, rel=0.03)
 
@@ -107,7 +107,7 @@ def test_the_length_of_a_sample_is_no_period_of_the_load(tmp_path: Path) -> None
     for rate in (40, 100):
         files[rate] = f"{rate}.csv"
         write_sample(tmp_path / files[rate], noise(2000, 100, n, rate))
-    drawn_w = power_w(run_of(tmp_path, 40, power_samples=files, **ALONE))
+    drawn_w = power_w(run_of(tmp_path, 40, "8 h", power_samples=files, **ALONE))
     period = drawn_w[: drawn_w.size // n * n]
     strength = np.abs(np.fft.rfft(period - period.mean())) ** 2
     line = period.size // n

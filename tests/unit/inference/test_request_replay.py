@@ -25,7 +25,6 @@ from diploee.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.rows import Rules
 from diploee.importers.request_traces.totals import csv_format
-from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.load import service_columns
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.scenario import Scenario, load_scenario
@@ -99,13 +98,6 @@ def test_a_trace_has_no_step_on_the_minute(trace: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trace_played_once_has_no_requests_after_its_end(trace: Path) -> None:
-    rate_rps = minute_rates_rps(plan_of(scenario_of(trace.parent, tile="none", rate_factor=2)))
-    assert rate_rps[:60] == pytest.approx(np.full(60, 20), rel=0.01)
-    assert not rate_rps[120:].any()
-
-
-@pytest.mark.slow
 def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
     given = plan_of(scenario_of(trace.parent, {f"{CHAT}.request_rate_rps": 400}))
     assert minute_rates_rps(given).mean() == pytest.approx(400)
@@ -125,11 +117,6 @@ def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(trace:
     expected = load_curves(scenario_of(trace.parent, known))["chat", "coding"].latency
     assert expected is not None
     assert of_trace.latency_s.tolist() == expected.latency_s.tolist()
-
-
-@pytest.mark.parametrize(("tokens", "length"), [(100, 256), (361, 256), (363, 512), (5_000, 1024)])
-def test_the_nearest_length_is_nearest_by_ratio(tokens: float, length: int) -> None:
-    assert nearest_length(tokens, (256, 512, 1024)) == length
 
 
 @pytest.mark.slow
@@ -195,12 +182,6 @@ def test_own_traces_that_do_not_fit_are_one_line(
 ) -> None:
     with pytest.raises(InputError, match=words):
         plan_of(with_own_traces(trace.parent, changes))
-
-
-def test_an_hour_of_requests_runs_on_one_node_pool(trace: Path, tmp_path: Path) -> None:
-    run = simulate(scenario_of(trace.parent, {"duration": "2 h"}), tmp_path / "run")
-    assert run.metrics["requests"]["incoming_rps"] == pytest.approx(20, rel=1e-6)
-    assert run.manifest["requests"][0]["match"] == "replayed"
 
 
 def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(

@@ -44,12 +44,6 @@ def test_requests_are_made_in_proportion_to_the_nodes_that_stand() -> None:
     assert (before_ms[-1], after_ms[0]) == (DAY_MS, DAY_MS)
 
 
-def test_mean_rate_is_what_was_given_under_any_calendar() -> None:
-    plan = plan_of(phased({f"{CHAT}.request_rate_rps": 300}))
-    asked = sum(float(s.served.rate_rps @ s.served.step_s) for s in plan.services)
-    assert asked / (2 * DAY_MS / 1000) == pytest.approx(300, rel=1e-4)  # of nodes at random
-
-
 def test_instances_follow_the_rate_and_the_nodes_of_their_phase() -> None:
     plan = plan_of(phased({f"{CHAT}.request_rate_rps": 700}))
     for service, nodes in zip(plan.services, ([1, 3], [3, 9]), strict=True):
@@ -128,23 +122,6 @@ def test_rise_of_a_phase_is_made_of_its_nodes_and_of_the_instances_on_them(run: 
     assert sum(part["mw"] for part in parts) == pytest.approx(rise["max_mw"], rel=1e-3)
     assert {part["what"] for part in parts if part["mw"] > 1e-4} >= {"nodes added", "instances"}
     assert min(part["mw"] for part in parts) > -1e-3
-
-
-@pytest.mark.slow
-def test_windows_change_no_byte(run: Run, tmp_path: Path, library: ProfileLibrary) -> None:
-    again = simulate(run.scenario, tmp_path / "again", library=library, window_days=1)
-    name = "facility.parquet"
-    assert (again.folder / name).read_bytes() == (run.folder / name).read_bytes()
-
-
-def test_one_phase_from_the_start_is_a_run_without_phases() -> None:
-    whole = {PHASES: [{"since": "2018-01-01", "n_nodes": 12}]}
-    for one, plain in zip(
-        plan_of(serving_scenario(whole)).services, plan_of(serving_scenario()).services, strict=True
-    ):
-        for name in ("edges_ms", "rate_rps", "served_rps", "n_instances", "n_serving"):
-            one_at, plain_at = (getattr(s.served, name) for s in (one, plain))
-            assert one_at.tobytes() == plain_at.tobytes(), name
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Synthesised power samples, their sums over instances, and the segments of a service."""
+"""Power samples of instances, their sums, and whole runs with request streams"""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import one_service, plan_of, services_load, serving_scenario
+from serving_builders import CODING, one_service, plan_of, services_load, serving_scenario
 
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.banks import BankLoad, bank_sums_w, shared_counts
 from diploee.loads.services.curves import PowerCurve
 from diploee.loads.services.samples import N_SAMPLES, repeating_samples
 from diploee.power import PowerBlock
+from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+from diploee.simulation import simulate
 from diploee.steps import power_blocks
 from diploee.tables import Float64Array
 
@@ -129,12 +131,6 @@ def test_rate_below_the_lowest_measured_draws_its_power() -> None:
     assert power_w(constant(0.2)).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=2e-3)
 
 
-def test_every_node_of_a_wide_instance_draws_the_curve() -> None:
-    scenario = constant(65, nodes_per_instance=4)
-    assert power_w(scenario).mean() == pytest.approx(4 * 2829.9 + 8 * IDLE_W, rel=2e-3)
-    assert (blocks_of(scenario)[0].busy_nodes == 4).all()
-
-
 def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
     scenario = constant(65, standby="warm")
     expected = 2829.9 + 11 * (2069.5 - IDLE_W) + 11 * IDLE_W
@@ -158,3 +154,58 @@ def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
     busy = np.concatenate([block.busy_nodes[0] for block in blocks_of(scenario)])
     at_start = np.searchsorted(served.edges_ms, np.arange(24 * 60) * 60_000, side="right") - 1
     assert np.array_equal(busy, served.n_instances[at_start])
+
+
+def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    run = simulate(
+        serving_scenario({f"{CHAT}.request_rate_rps": 900}), tmp_path / "run", library=library
+    )
+    frame = run.facility()
+    assert {"incoming_rps.coding", "n_instances.conversation"} <= set(frame.columns)
+    busy = frame["n_instances.coding"] + frame["n_instances.conversation"]
+    assert np.array_equal(frame["busy_nodes"], busy)
+    incoming = frame["served_rps.coding"] + frame["unserved_rps.coding"]
+    assert incoming.to_numpy() == pytest.approx(frame["incoming_rps.coding"].to_numpy(), rel=1e-5)
+    assert "jobs" not in run.metrics
+    assert run.metrics["requests"]["incoming_rps"] == pytest.approx(900, rel=1e-5)
+    assert not (run.folder / "jobs.parquet").exists()
+    assert len(run.manifest["curves"]) == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="rejected"),
+        pytest.param({f"{CHAT}.overload": "queue", f"{CODING}.startup_s": 90}, id="queued"),
+    ],
+)
+def test_latency_column_weighted_by_requests_is_the_mean_latency_metric(
+    changes: dict[str, Any], tmp_path: Path, library: ProfileLibrary
+) -> None:
+    """The column of the intervals adds up to the metric; no request, no latency."""
+    calendar = {f"{CHAT}.calendar": {"hour_of_day": [0, 0, 1, 1, 2, 9] * 4}, "duration": "6 h"}
+    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 900, **calendar, **changes})
+    run = simulate(scenario, tmp_path / "run", library=library)
+    for service, found in run.metrics["requests"]["services"].items():
+        names = [f"{name}.{service}" for name in ("incoming_rps", "unserved_rps", "latency_s")]
+        incoming, unserved, latency_s = run.series().read(names).columns.values()
+        taken, known = incoming - unserved, ~np.isnan(latency_s)
+        assert not known.all()
+        np.testing.assert_allclose(taken[~known], 0, atol=1e-4)
+        mean_s = np.average(latency_s[known], weights=np.maximum(taken[known], 0))
+        assert mean_s == pytest.approx(found["latency_s"]["mean"], rel=1e-5)
+        assert latency_s[known].max() <= found["latency_s"]["max"] * (1 + 1e-6)
+        assert (
+            run.facility()[f"latency_s.{service}"].isna().to_numpy().tolist() == (~known).tolist()
+        )
+
+
+def test_service_without_latency_curve_has_no_latency_column(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    scenario = serving_scenario({f"{CODING}.latency_curve": None, "duration": "1 h"})
+    names = simulate(scenario, tmp_path / "run", library=library).facility().columns
+    assert "latency_s.coding" not in names
+    assert "latency_s.conversation" in names

@@ -12,6 +12,7 @@ from diploee.loads.services.timeline import (
 from diploee.tables import Float64Array, Int64Array
 
 MINUTE_MS = 60_000
+EDGES = [0, 60_000, 120_000, 150_000, 180_000, 240_000]
 
 
 def minutes(n: int) -> Int64Array:
@@ -57,20 +58,39 @@ def test_large_service_changes_in_even_groups_and_a_smaller_one_by_one() -> None
         assert steps.max() <= n_max / n_groups + 2
 
 
-def test_requests_above_capacity_are_rejected() -> None:
-    served = serve_requests(minutes(2), np.array([50.0, 250.0]), ScalingRules(100, 100, 2))
-    assert served.n_instances.tolist() == [1, 2]
-    assert served.served_rps.tolist() == [50, 200]
-    assert served.unserved_rps.tolist() == [0, 50]
+CASES: dict[str, tuple[ScalingRules, list[float], dict[str, list[float]]]] = {
+    "requests above capacity are rejected": (
+        ScalingRules(100, 100, 2), [50, 250],
+        {"n_instances": [1, 2], "served_rps": [50, 200], "unserved_rps": [0, 50]},
+    ),
+    "instances without a limit serve all requests": (
+        ScalingRules(100, float("inf"), 2), [50, 250],
+        {"n_instances": [1, 2], "served_rps": [50, 250], "unserved_rps": [0, 0]},
+    ),
+    "an instance serves after its start-up time": (
+        ScalingRules(100, 100, 4, startup_ms=90_000), [100, 300, 300, 300],
+        {"edges_ms": EDGES, "n_instances": [1, 3, 3, 3, 3], "n_serving": [1, 1, 1, 3, 3]},
+    ),
+    "an instance stays up for its cool-down time": (
+        ScalingRules(100, 100, 4, cooldown_ms=90_000), [300, 100, 100, 100],
+        {"edges_ms": EDGES, "n_instances": [3, 3, 3, 1, 1]},
+    ),
+    **{
+        f"rounding of {rate} over {each} leaves no request unserved": (
+            ScalingRules(each, each, 20), [rate],
+            {"n_instances": [n], "served_rps": [rate], "unserved_rps": [0]},
+        )
+        for rate, each, n in ((2.1, 0.7, 3), (0.3, 0.1, 3), (4.35, 0.29, 15))
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_instances_serve_by_the_rules_of_their_scaling(case: str) -> None:
+    rules, rate_rps, expected = CASES[case]
+    served = serve_requests(minutes(len(rate_rps)), np.array(rate_rps, dtype=float), rules)
+    assert {name: getattr(served, name).tolist() for name in expected} == expected
     assert not served.backlog_requests.any()
-
-
-def test_instances_without_a_limit_serve_all_requests() -> None:
-    rules = ScalingRules(100, float("inf"), 2)
-    served = serve_requests(minutes(2), np.array([50.0, 250.0]), rules)
-    assert served.n_instances.tolist() == [1, 2]
-    assert served.served_rps.tolist() == [50, 250]
-    assert not served.unserved_rps.any()
 
 
 def test_backlog_of_one_node_follows_the_fluid_solution() -> None:
@@ -115,35 +135,6 @@ def test_free_nodes_work_the_backlog_off() -> None:
     assert served.backlog_requests.max() >= 5 * 60 * 60
     assert served.backlog_requests[-1] == 0
     assert served.n_instances[-1] == 3
-
-
-def test_rounding_leaves_no_request_unserved() -> None:
-    for rate_rps, max_rps, n in ((2.1, 0.7, 3), (0.3, 0.1, 3), (4.35, 0.29, 15)):
-        rules = ScalingRules(max_rps, max_rps, 20)
-        served = serve_requests(minutes(1), np.array([rate_rps]), rules)
-        assert served.n_instances.tolist() == [n]
-        assert served.served_rps.tolist() == [rate_rps]
-        assert served.unserved_rps.tolist() == [0]
-
-
-def test_nobody_waits_where_nothing_arrives() -> None:
-    edges_s = np.arange(4) * 60.0
-    assert fifo_wait_s(edges_s, np.zeros(3), np.zeros(3), 0.0).tolist() == [0, 0, 0]
-
-
-def test_instance_starts_to_serve_after_its_start_up_time() -> None:
-    rules = ScalingRules(100, 100, 4, startup_ms=90_000)
-    served = serve_requests(minutes(4), np.array([100.0, 300.0, 300.0, 300.0]), rules)
-    assert served.edges_ms.tolist() == [0, 60_000, 120_000, 150_000, 180_000, 240_000]
-    assert served.n_instances.tolist() == [1, 3, 3, 3, 3]
-    assert served.n_serving.tolist() == [1, 1, 1, 3, 3]
-
-
-def test_instance_stays_up_for_its_cool_down_time() -> None:
-    rules = ScalingRules(100, 100, 4, cooldown_ms=90_000)
-    served = serve_requests(minutes(4), np.array([300.0, 100.0, 100.0, 100.0]), rules)
-    assert served.edges_ms.tolist() == [0, 60_000, 120_000, 150_000, 180_000, 240_000]
-    assert served.n_instances.tolist() == [3, 3, 3, 1, 1]
 
 
 def test_need_that_comes_back_within_the_cool_down_stops_nothing() -> None:

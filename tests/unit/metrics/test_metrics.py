@@ -12,7 +12,6 @@ from builders import job_table
 from diploee.errors import InputError
 from diploee.loads.jobs.queue import QueueMetrics
 from diploee.measures import distribution
-from diploee.measures.distribution import Distribution
 from diploee.metric import Metric
 from diploee.metrics import MEASURES, RunMeasure
 from diploee.metrics.demand import FacilityMetrics
@@ -96,16 +95,6 @@ def test_values_that_no_job_defines_are_none() -> None:
     assert [found[name] for name in (*names, "max_queue_time_h")] == [None] * 4
 
 
-def test_a_percentile_between_two_far_values_is_interpolated_in_a_histogram_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
-    found = Distribution()
-    found.add(np.array([0.0, 0.0, 100.0, 100.0]))
-    assert found.percentile_error > 0
-    assert found.percentiles(50)[0] == pytest.approx(50, abs=found.percentile_error)
-
-
 def test_the_error_of_histogram_percentiles_is_stated_in_the_metrics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,31 +104,6 @@ def test_the_error_of_histogram_percentiles_is_stated_in_the_metrics(
     assert 0 < power["percentile_error_mw"] < 4 / 2**19
     assert power["median_mw"] == pytest.approx(2.5, abs=power["percentile_error_mw"])
     assert power["max_mw"] == 4.0
-
-
-def test_many_zeros_before_the_first_value_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
-    monkeypatch.setattr(distribution, "N_BINS", 64)
-    found = Distribution()
-    found.add(np.zeros(10))
-    found.add(np.array([5.0]))
-    assert found.percentiles(0, 50, 100) == pytest.approx([0, 0, 5], abs=found.percentile_error)
-    assert found.percentile_error <= 5 / 32
-
-
-def test_percentiles_of_power_that_is_exported_hold_in_a_histogram(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
-    monkeypatch.setattr(distribution, "N_BINS", 256)
-    found, rng = Distribution(), np.random.default_rng(1)
-    blocks = [rng.uniform(0, 3, 50), rng.uniform(-9, 5, 900), rng.uniform(-40, 20, 70)]
-    for block in blocks:
-        found.add(block)
-    expected = np.percentile(np.concatenate(blocks), [0, 5, 50, 95, 100])
-    error = found.percentile_error
-    assert found.percentiles(0, 5, 50, 95, 100) == pytest.approx(list(expected), abs=error)
-    assert error <= 40 / 128
 
 
 class Most:

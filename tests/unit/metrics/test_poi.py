@@ -13,18 +13,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from builders import tiny_run, tiny_scenario
-from command_line import call
 
-from diploee.cli.display import show_run
 from diploee.clock import WallClock
 from diploee.columns import catalogue
 from diploee.errors import InputError, ScenarioError
 from diploee.facility import STAGES, Block
 from diploee.facility.point_of_interconnection import Billing, PointOfInterconnectionSpec
 from diploee.measures.series import sum_quanta, to_quanta
-from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
-from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
 from diploee.outputs.export import export_run
@@ -212,7 +208,12 @@ def test_a_run_that_never_fills_up_has_no_extremes() -> None:
 def test_hours_above_the_contract_are_counted() -> None:
     poi = measured(chain(np.r_[np.full(90, 4.0), np.full(30, 8.0)], 3.0), contract_mva=6.0)["poi"]
     assert poi["headroom"] == pytest.approx(
-        {"contract_mva": 6, "mva": 6 - hypot(8, 3), "fraction": 1 - hypot(8, 3) / 6, "over_h": 0.5}
+        {"contract_mva": 6, "mva": 6 - hypot(8, 3), "fraction": 1 - hypot(8, 3) / 6, "over_h": 0.5,
+         "use": hypot(8, 3) / 6}
+    )  # fmt: skip
+    power = chain(np.r_[np.full(90, 4.0), np.full(30, 8.0)], 3.0)
+    assert measured(power, contract_mw=5.0)["poi"]["headroom"] == pytest.approx(
+        {"contract_mw": 5, "mw": -3, "fraction": -0.6, "over_h": 0.5, "use": 1.6}
     )
     assert "headroom" not in measured(chain(np.ones(60), 0.0))["poi"]
 
@@ -292,11 +293,6 @@ def test_a_month_seen_in_part_leaves_the_ratchet_a_lower_bound() -> None:
     assert flags == [*[True] * 12, *[False] * (len(flags) - 12)]
 
 
-def test_without_rules_nothing_is_billed_by_default() -> None:
-    months = measured(chain(np.full(1440, 2.0), 0.0))["billing"]["months"]
-    assert "billed" not in months[0]
-
-
 def test_demand_that_the_resolution_does_not_hold_is_reported() -> None:
     found = measured(chain(np.full(48, 2.0), 0.0, HOUR))["billing"]
     assert [d["interval_min"] for d in found["months"][0]["demand"]] == [60]
@@ -353,12 +349,10 @@ def test_a_run_measures_its_point_of_interconnection(
     assert billing["months"][1]["billed"]["lower_bound"]
     (warning,) = (w for w in metered_run.manifest["warnings"] if "weather" in w)
     assert "headroom, ratchets are not those of a hot year" in warning
-    show_run(metered_run)
-    table = capsys.readouterr().out
-    for words in ("PUE", "headroom [kVA]", "reactive energy supplied [kvarh]"):
-        assert words in table
-    figures = build_report([metered_run.folder]).figures
-    assert (f"{poi['pue']:.4f}", "", "PUE") in figures
+    figures = {f.key: f for section in metered_run.sections() for f in section.figures}
+    for key in ("poi.headroom.use", "poi.headroom.mva", "poi.supplied_mvarh"):
+        assert figures[key].value is not None
+    assert figures["poi.pue"].shown == f"{poi['pue']:.4f}"
 
 
 def test_a_run_names_the_terms_that_it_assumed(metered_run: Run) -> None:
@@ -370,30 +364,20 @@ def test_a_run_names_the_terms_that_it_assumed(metered_run: Run) -> None:
     assert all(key in told for key in assumed)
 
 
-def test_every_number_of_the_meter_is_declared(metered_run: Run) -> None:
-    blocks = {key: metered_run.metrics[key] for key in ("poi", "billing")}
-    numbers = [k for k, v in flatten(blocks) if isinstance(v, float) and "absent" not in k]
-    assert len(numbers) > 60
-    assert [key for key in numbers if find_metric(key, declared_metrics()) is None] == []
-    present = dict(flatten(blocks))
-    tables = {m.key for m in table_metrics() if m.key.startswith("poi.")}
-    assert tables <= set(present)
-
-
 def test_the_report_has_the_months_and_what_is_billed(metered_run: Run) -> None:
     report = build_report([metered_run.folder])
     section = next(section for section in report.sections if section.id == "poi")
     tables = {table.title: table for table in section.tables}
     demands = [f"Demand over {minutes} min" for minutes in (15, 30, 60)]
-    assert list(tables) == ["Energy by part", "Energy by month", *demands, "Billed demand"]
+    names = ["Energy by part", "Energy and power factor", *demands, "Billed demand"]
+    assert list(tables) == names
     energy, billed = tables["Energy by part"], tables["Billed demand"]
-    assert [row[0] for row in energy.rows] == ["2018-01", "2018-02", "Whole run"]
+    assert list(energy.rows) == ["2018-01", "2018-02", "Whole run"]
     total = metered_run.metrics["poi"]["energy"]["total_mwh"] * 1e3
-    at = energy.header.index("Total [kWh]")
-    assert float(energy.rows[-1][at].replace(",", "")) == pytest.approx(total, rel=1e-3)
-    assert billed.header == ("Month", "Ratchet [kW]", "Billed [kW]")
-    assert "Lower bounds, as the ratchet knows fewer" in billed.note
+    assert energy.rows["Whole run"]["Total"].value == pytest.approx(total)
+    assert list(billed.units) == ["Ratchet", "Billed"]
     assert "Only what the run covers: 2018-01 and 2018-02" in section.notes[0]
+    assert "Lower bounds, as the ratchet knows fewer" in section.notes[1]
 
 
 def test_sums_of_quanta_are_those_of_the_single_values() -> None:
@@ -455,11 +439,3 @@ def test_a_run_is_refused_rules_that_it_holds_no_demand_for_when_it_loads(
 ) -> None:
     with pytest.raises(ScenarioError, match=rf"stages\.\d\.billing\.interval_min: .* 15: {text}"):
         tiny_scenario(metered(billing={"ratchet": 0.8}) | changes)
-
-
-def test_validate_tells_a_demand_that_the_run_does_not_hold() -> None:
-    last = "{kind: point_of_interconnection, billing: {ratchet: 0.8}}"
-    stages = f"facility.stages=[pdu, ups, dlc_tower, auxiliary_load, transformers, {last}]"
-    told = call("validate", "colocation_10mw_poi", "--set", "resolution=1 h", "--set", stages)
-    assert told.code == 2
-    assert "billing.interval_min: must be minutes whose demand the run holds, found 15" in told.err

@@ -87,11 +87,6 @@ def test_phases_are_where_the_one_minute_mean_reaches_the_usual_level() -> None:
     assert found.duration_ms == 3_420_000
 
 
-def test_a_flat_profile_is_steady_throughout() -> None:
-    flat = flat_profile()
-    assert phases(flat) == Phases(0, flat.duration_ms, flat.duration_ms)
-
-
 def test_the_energy_of_a_looped_job_is_that_of_its_stretches() -> None:
     swing = 1_000 + 100 * np.sin(np.arange(3_000))
     phased = profile("p", np.concatenate([np.full(300, 100.0), swing, np.full(120, 50.0)]))
@@ -121,14 +116,6 @@ def test_a_start_up_holds_its_nodes_at_idle_power() -> None:
     assert own_w == pytest.approx(2 * STEPPED.power_w)
     energy_j = job_energy_j(schedule, library, scenario)
     assert energy_j == pytest.approx([10 * 800 + 2 * STEPPED.energy_j])
-
-
-def test_a_power_factor_scales_a_job() -> None:
-    jobs = job_table([0], [1], [8_000])
-    jobs = type(jobs)(**{**jobs.__dict__, "power_factor": np.array([0.5])})
-    schedule = Schedule(jobs, np.array([0]), 20_000)
-    library = ProfileLibrary([STEPPED])
-    assert job_energy_j(schedule, library, tiny_scenario()) == pytest.approx([STEPPED.energy_j / 2])
 
 
 def test_a_job_far_longer_than_the_run_costs_no_more_than_the_run() -> None:

@@ -11,7 +11,6 @@ from builders import tiny_scenario
 from samples import MLPERF, PUBLISHED
 
 from diploee import simulate
-from diploee.facility.loss_curves import SUPPLIES
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.check import check_library
@@ -120,15 +119,6 @@ def test_the_supplies_efficiency_is_that_of_steady_stretches_of_both_sides() -> 
         near = np.abs(of_ac - at_w) < 60
         found = of_dc[near].sum() / of_ac[near].sum()
         assert found == pytest.approx(efficiency, abs=0.001)
-
-
-def test_the_supplies_efficiency_makes_a_supply_of_a_scenario() -> None:
-    rating_w = 12_000.0
-    points = {ac_w * part / rating_w: part for ac_w, part in SUPPLY_EFFICIENCY.items()}
-    for kind, accepted in (("points", 0.005), ("table", 1e-9)):
-        supply = SUPPLIES.read({"kind": kind, "efficiency": points})
-        for load, efficiency in points.items():
-            assert load / (load + supply.curve(load)) == pytest.approx(efficiency, abs=accepted)
 
 
 def test_they_pass_the_check_of_a_library_for_nodes_of_eight() -> None:

@@ -1,7 +1,9 @@
-"""The profile library: its order, appending to it, and what its files hold."""
+"""The profile library and its tools: order, files, checks that name every problem, trimming."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import profile, tiny_library
+from command_line import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import ProfileError
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.store import read_profile, write_profile
+from diploee.profiles.check import check_library
+from diploee.profiles.derived import trim_profile
+from diploee.profiles.store import add_profile, read_profile, write_profile
 
 
 def test_a_library_is_in_the_order_of_its_ids() -> None:
@@ -31,15 +36,6 @@ def test_an_extended_library_keeps_the_indices_and_appends_in_the_given_order() 
     assert extended.entries == (*base.entries, *added)
     assert extended.select("m", 1) == (6,)
     assert len(base) == 4
-
-
-def test_a_library_may_be_extended_by_nothing_and_again() -> None:
-    twice = (
-        tiny_library().extended([]).extended([profile("a", [1.0])]).extended([profile("a", [2.0])])
-    )
-    assert twice.ids[4:] == ("a", "a")
-    assert twice[5].power_w[0] == 2
-    assert twice.get("a") is twice[4]
 
 
 def test_an_ordered_library_may_be_empty_and_be_extended() -> None:
@@ -89,3 +85,176 @@ def test_every_profile_comes_back_as_it_was_written(
     written = profile("a", power_w)
     write_profile(written, path, force=True)
     assert read_profile(path).sha256 == written.sha256
+
+
+def of(name, power_w, n_nodes=2, **options):
+    return profile(name, power_w, n_nodes=n_nodes, **options)
+
+
+def good(name="good", n=50):
+    return of(name, np.linspace(2000, 5000, n))
+
+
+def rewritten(path, **columns):
+    """Replace columns of a profile's file and keep its head."""
+    table = pq.read_table(path)
+    values = {name: table[name].to_numpy() for name in table.column_names} | columns
+    changed = pa.table({name: pa.array(v) for name, v in values.items()})
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+def problems(folder, **limits):
+    return {f.path.name: f.problems for f in check_library(folder, **limits).files if f.problems}
+
+
+# --- check -----------------------------------------------------------------------------------
+
+
+def test_shipped_profiles_have_no_problem():
+    checked = check_library("reference")
+    assert (len(checked.files), checked.n_problems) == (47, 0)
+    assert len(checked.classes) == 9
+    assert sum(checked.classes.values()) == 47
+
+
+def test_every_problem_of_a_file_is_reported_not_only_the_first(tmp_path):
+    path = add_profile(good(), tmp_path)
+    power_w = np.linspace(2000, 5000, 50)
+    power_w[3], power_w[7:9], power_w[20] = np.nan, -10, 30_000
+    t_ms = np.arange(50) * 1000
+    t_ms[30:] += 5000
+    rewritten(path, power_w=power_w, t_ms=t_ms)
+    (found,) = problems(tmp_path).values()
+    assert [line.split(" ")[0] for line in found] == ["step", "power_w[3]", "2", "1"]
+    assert found[0].startswith("step after row 29 is 6000 ms, expected 1000 ms without gaps (1")
+    assert found[2] == "2 values below 0, down to -10 W"
+    assert found[3].startswith(
+        "1 values above 1.2 times the rated 3,520 W of a node, up to 1.5e+04"
+    )
+
+
+@pytest.mark.parametrize(
+    ("power_w", "words"),
+    [
+        (np.full(9, 300.0), "mean of 150 W a node is outside 420 W idle to 3,520 W rated"),
+        (np.full(9, 8.0), "mean of 4 W a node"),  # kW
+        (np.full(9, 16_000.0), "mean of 8,000 W a node"),  # of more nodes
+    ],
+)
+def test_a_mean_outside_idle_to_rated_is_reported(tmp_path, power_w, words):
+    add_profile(of("odd", power_w), tmp_path)
+    (found,) = problems(tmp_path).values()
+    assert words in found[-1]
+    assert problems(tmp_path, idle_w=0.0, rated_w=1e6) == {}
+
+
+def test_unreadable_changed_and_repeated_files_are_reported(tmp_path):
+    add_profile(good("a"), tmp_path)
+    add_profile(good("a"), tmp_path / "again")
+    changed = add_profile(good("b"), tmp_path)
+    rewritten(changed, power_w=np.linspace(2000, 5001, 50))
+    broken = add_profile(good("c"), tmp_path)
+    broken.write_bytes(broken.read_bytes()[:-9])
+    gone = add_profile(good("d"), tmp_path)
+    pq.write_table(pq.read_table(gone).drop_columns(["power_w"]), gone)
+    checked = check_library(tmp_path)
+    found = {str(f.path.relative_to(tmp_path)): f.problems for f in checked.files if f.problems}
+    assert found.keys() == {"again/a.parquet", "b.parquet", "c.parquet", "d.parquet"} or (
+        found.keys() == {"a.parquet", "b.parquet", "c.parquet", "d.parquet"}
+    )
+    assert "its id 'a' is that of" in " ".join(found.get("again/a.parquet", found.get("a.parquet")))
+    assert "so it was changed" in found["b.parquet"][0]
+    assert "can't be read" in found["c.parquet"][0]
+    assert "column 'power_w' is missing" in found["d.parquet"][0]
+    assert checked.classes == {("tune", 2): 4} or sum(checked.classes.values()) == 4
+
+
+def test_command_ends_with_1_where_there_is_a_problem(tmp_path):
+    add_profile(good("a"), tmp_path / "lib")
+    assert call("profiles", "check", tmp_path / "lib").code == 0
+    path = add_profile(of("odd", np.full(9, 300.0)), tmp_path / "lib")
+    ended = call("profiles", "check", tmp_path / "lib")
+    assert (ended.code, ended.err) == (1, "")
+    assert f"{path}: mean of 150 W a node" in ended.out
+    assert "2 files, 1 problem in 1 file\n" in ended.out
+    ended = call("profiles", "check", tmp_path / "lib", "--json")
+    assert ended.code == 1
+    assert [file["path"] for file in json.loads(ended.out)["bad_files"]] == [str(path)]
+    assert call("profiles", "check", tmp_path / "lib", "--idle-w", 100).code == 0
+    wrong = call("profiles", "check", tmp_path / "lib", "--idle-w", 9000)
+    assert "the rated power above the idle power" in wrong.problem
+
+
+# --- trim ------------------------------------------------------------------------------------
+
+
+def job():
+    """10 s idle, 30 s of work with a dip to idle in it, 20 s idle; one sample a second."""
+    power_w = np.concatenate([np.full(10, 840.0), np.full(30, 5000.0), np.full(20, 850.0)])
+    power_w[25] = 800
+    return of("job", power_w)
+
+
+def test_idle_ends_are_cut_and_dips_within_stay():
+    trimmed = trim_profile(job(), idle_w=425.0)
+    np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
+    assert trimmed.provenance.counts["trimmed_samples"] == 30
+    left_out_kwh = (job().energy_j - trimmed.energy_j) / 3.6e6
+    assert f"Trimmed to 10-40 s (SHA-256 before {job().sha256[:12]})" in trimmed.provenance.notes
+    assert f"without {left_out_kwh:.4g} kWh" in trimmed.provenance.notes
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        ({"from_s": 12.0}, 12, 60),
+        ({"to_s": 30.5}, 0, 31),
+        ({"from_s": 5.5, "to_s": 50.0}, 5, 50),
+        ({"from_s": 20.0, "idle_w": 500.0}, 20, 40),
+    ],
+)
+def test_times_are_moved_outwards_to_whole_steps(options, first, last):
+    trimmed = trim_profile(job(), **options)
+    np.testing.assert_array_equal(trimmed.power_w, job().power_w[first:last])
+
+
+def test_times_of_a_fine_step_lose_no_sample_to_a_rounding():
+    fine = profile("fine", np.arange(1000.0), dt_ms=100)
+    trimmed = trim_profile(fine, from_s=0.3, to_s=70.7)
+    np.testing.assert_array_equal(trimmed.power_w, np.arange(3.0, 707.0, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"from_s": -1.0}, "from_s is -1 and to_s is 60, expected two times"),
+        ({"from_s": 30.0, "to_s": 20.0}, "from_s is 30 and to_s is 20"),
+        ({"to_s": 99.0}, "within its 60 s"),
+        ({"to_s": float("nan")}, "to_s is nan"),
+        ({"idle_w": 9000.0}, "no sample above 9000 W a node"),
+    ],
+)
+def test_trims_that_leave_nothing_are_refused(options, words):
+    with pytest.raises(ProfileError, match=words):
+        trim_profile(job(), **options)
+
+
+def test_phases_move_with_the_start_of_what_is_kept():
+    origin = replace(
+        job().provenance, phases={"training": [[5.0, 15.0], [20.0, 60.0]], "a": [[0, 9]]}
+    )
+    trimmed = trim_profile(replace(job(), provenance=origin), idle_w=425.0)
+    assert trimmed.provenance.phases == {"training": [[0.0, 5.0], [10.0, 30.0]], "a": []}
+
+
+def test_import_leaves_the_idle_ends_out(tmp_path):
+    rows = "".join(f"{t},{power_w:g}\n" for t, power_w in enumerate(job().power_w))
+    (tmp_path / "job.csv").write_text(f"t_s,power_w\n{rows}", "utf-8")
+    arguments = (tmp_path / "job.csv", "--workload", "job", "--nodes", 2, "--out", tmp_path / "lib")
+    ended = call("profiles", "import", "plain", *arguments, "--idle-w", 425)
+    assert (ended.code, ended.err) == (0, "")
+    assert "30 trimmed samples" in ended.out
+    trimmed = read_profile(tmp_path / "lib" / "job-2n.parquet")
+    np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
+    late = call("profiles", "import", "plain", *arguments, "--from", 99)
+    assert late.code == 2 and "--from is 99 and --to is 60, expected two times" in late.problem

@@ -18,18 +18,13 @@ from diploee.scenario import load_scenario, target_values
         ("=3", "--set =3: expected dotted.key=value"),
         ("a..b=3", "--set a..b=3: expected dotted.key=value"),
         ("seeed=3", "--set seeed: unknown key 'seeed' (allowed: "),
-        ("seed=-1", "--set seed: must be a whole number of 0 or more and at most 9,223,372"),
         ("seed=", "at most 9,223,372,036,854,775,807, found null"),
         ("seed=[1", "--set seed: not valid YAML: "),
-        ("seed=true", "--set seed: must be a number, found true"),
         ("start=2018-02-30", "--set start: not valid YAML: '2018-02-30' is no valid"),
         ("name.first=x", "--set name.first: 'name' is a single value, not a group of keys"),
         ("streams.training.classes.3.n_nodes=1", "'3' is no item of the list (0 to 2)"),
-        ("streams.training.classes.-1.n_nodes=1", "'-1' is no item of the list (0 to 2)"),
-        ("streams.training.classes.x=1", "'x' is no item of the list (0 to 2)"),
         ("streams.training.classes.\u00b2=1", "is no item of the list (0 to 2)"),
         ("streams.training.classes.0.n_nodes=0", "--set streams.training.classes.0.n_nodes: must"),
-        ("streams.training.pool=mian", "--set streams.training.pool: unknown pool 'mian'"),
         ("facility.pools.main={n_nodes: 0}", "--set facility.pools.main.n_nodes: must be a whole"),
     ],
 )
@@ -62,9 +57,6 @@ def test_bad_value_of_an_option_names_the_option(scenario_file: Path) -> None:
     [
         ({"facility.pools.main.nodes": 5}, "facility.pools.main.nodes: unknown key 'nodes' (allow"),
         ({"facility.pool.main.n_nodes": 5}, "facility.pool.main.n_nodes (in facility.pool): unkn"),
-        ({"seed": -1}, "seed: must be a whole number of 0 or more and at most 9,223,372,036,854"),
-        ({"name.x": 1}, "name.x: 'name' is a single value, not a group of keys"),
-        ({"streams.training.classes.9.n_nodes": 1}, "streams.training.classes.9.n_nodes: '9' is"),
         ({"streams.training.pool": "x"}, "streams.training.pool: unknown pool 'x' (have: 'main')"),
     ],
 )

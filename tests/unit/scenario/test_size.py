@@ -83,8 +83,10 @@ def settled(name: str, **values: Any) -> tuple[Scenario, float]:
     return site, rated_at_meter_w(site, inputs.weather_year)
 
 
-@pytest.mark.parametrize("station", ["denver", "greensboro"])
-@pytest.mark.parametrize("name", ["colocation_10mw_poi", "colocation_10mw_poi_air"])
+@pytest.mark.parametrize(
+    ("name", "station"),
+    [("colocation_10mw_poi", "denver"), ("colocation_10mw_poi_air", "greensboro")],
+)
 def test_a_year_two_days_and_an_hour_are_of_the_same_size(name: str, station: str) -> None:
     size = {"facility.size": {"poi_mw": 10}, "facility.weather.station": station}
     found = [settled(name, **size, **span) for span in SPANS]

@@ -114,16 +114,9 @@ SPEC = "{model_label: a, model_id: m, gpu_model: H100, task: t, batch_sizes: [8]
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (load_specs, f"models: [{','.join(['{x: 1}'] * MANY)}]"),
         (load_specs, f"models: [&a {SPEC},{','.join(['*a'] * (MANY // 4))}]"),
-        (load_specs, f"models: [{SPEC.replace('8', ','.join(['8'] * MANY))}]"),
         (load_limits, f"ramps: [{','.join(['{interval: 5}'] * MANY)}]"),
         (read_rules, f"[{','.join(['{wrkload: 5}'] * MANY)}]"),
-        (load_sweep, f"base: colocation_10mw\nseeds: [{','.join(['1'] * MANY)}]"),
-        (
-            load_sweep,
-            f"base: colocation_10mw\nset: {{{','.join(f'a{k}: 1' for k in range(MANY))}}}",
-        ),
         (
             load_sweep,
             "base: colocation_10mw\naxes: "

@@ -167,24 +167,6 @@ def test_nodes_to_grow_on_are_kept_and_nodes_to_leave_are_freed_once_all_is_save
     assert free == [(0, 4), (10, 2), (11, 3), (16, 3), (30, 3), (31, 2)]
 
 
-def test_an_end_that_was_moved_is_not_taken_for_the_end() -> None:
-    plan = {t * MIN: [SetLevel(0, 1 + t % 2)] for t in range(1, 59)}
-    found = acted(ONE, Planned(plan))
-    assert found.end_ms[0] > 60 * MIN
-    assert rows(found)[-1][5] == 60
-
-
-def test_a_start_may_ask_for_fewer_nodes_and_a_level() -> None:
-    class Small:
-        def decide(self, view: Any) -> list[Action]:
-            return [Start(job, n_nodes=1, level=2) for job in view.queue]
-
-    found = acted(ONE, Small())
-    rate = CapLevels().speed("pre_training", 2) * 0.5**0.9
-    assert found.end_ms[0] == pytest.approx(60 * MIN / rate, abs=1)
-    assert found.node_ms[0] == found.end_ms[0]
-
-
 def test_a_policy_is_asked_once_an_instant_after_ends_and_submissions() -> None:
     asked = []
 
@@ -253,16 +235,6 @@ def test_a_class_that_is_not_pausable_is_not_stopped() -> None:
         acted(ONE, policy, flexible=JobFlexibility(pausable=False))
 
 
-def test_a_wake_must_lie_after_now() -> None:
-    class Hasty:
-        def decide(self, view: Any) -> list[Action]:
-            view.wake_at(view.now_ms)
-            return []
-
-    with pytest.raises(PolicyError, match=r"Hasty asks to be woken at 0 ms, .* after now"):
-        acted(ONE, Hasty())
-
-
 def test_the_compiled_engine_refuses_policies_that_act_and_controllers() -> None:
     pools = {"main": Pool(node_type="any", n_nodes=4)}
     with pytest.raises(WorkloadError, match=r"no twin of policy Says; use --engine simpy"):
@@ -323,14 +295,6 @@ def test_events_are_known_from_their_issue_on_and_wake_all() -> None:
 
     acted(ONE, Watching({}), horizon_ms=8 * MIN, events=[Call()], wakes_ms=[3 * MIN])
     assert seen == [(0, 0, 0), (3 * MIN, 0, 0), (7 * MIN, 1, 1)]
-
-
-def test_a_policy_does_not_see_other_queues() -> None:
-    class Peeks(Planned):
-        def look(self, view: Any) -> None:
-            assert not hasattr(view.facility, "pools")
-
-    acted(ONE, Peeks({}))
 
 
 # Invariants, on random lists and random acts.

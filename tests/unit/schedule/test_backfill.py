@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, schedule_pool, tiny_library, tiny_scenario
+from builders import job_table, schedule_pool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee import simulate
-from diploee.errors import ScenarioError, WorkloadError
+from diploee.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
 from diploee.schedule.context import JobTable
-from diploee.schedule.policies.conservative import ConservativeBackfill
-from diploee.schedule.policies.easy import EasyBackfill, ShortestJobFirst
+from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import twin_of
 
 Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
@@ -89,49 +86,11 @@ def test_ends_equal_the_hand_vectors_of_pyss(
     assert ends(rows, policy) == expected
 
 
-def test_a_job_may_take_the_nodes_that_the_head_leaves_over() -> None:
-    # The head (80) starts at 100 and leaves 20 nodes: the long job of 20 passes, that of 21 not.
-    rows = [(0, 70, 100, 100), (1, 80, 10, 10), (2, 21, 500, 500), (3, 20, 500, 500)]
-    assert starts(rows, EasyBackfill()) == [0, 100, 110, 3]
-
-
-def test_shortest_jobs_backfill_first_where_asked() -> None:
-    rows = [(0, 70, 100, 100), (1, 80, 10, 10), (2, 30, 90, 90), (2, 30, 50, 50)]
-    assert starts(rows, EasyBackfill()) == [0, 100, 2, 110]
-    assert starts(rows, EasyBackfill(order="sjbf")) == [0, 100, 110, 2]
-
-
 def test_depth_counts_the_head_and_ends_the_search_behind_it() -> None:
     rows = [(0, 70, 100, 100), (1, 80, 10, 10), (2, 40, 50, 50), (3, 30, 50, 50)]
     assert starts(rows, EasyBackfill(depth=1)) == [0, 100, 110, 110]
     assert starts(rows, EasyBackfill(depth=2)) == [0, 100, 110, 110]
     assert starts(rows, EasyBackfill(depth=3)) == [0, 100, 110, 3]
-
-
-def test_conservative_lets_no_job_pass_that_would_delay_any_before_it() -> None:
-    # The fourth job would not delay the head, which EASY alone looks at, but the third.
-    rows = [(0, 70, 100, 100), (1, 80, 100, 100), (2, 90, 100, 100), (50, 20, 250, 250)]
-    assert starts(rows, EasyBackfill()) == [0, 100, 300, 50]
-    assert starts(rows, ConservativeBackfill()) == [0, 100, 200, 300]
-
-
-def test_a_hole_that_a_moved_job_leaves_is_filled_at_the_next_end() -> None:
-    # When the first job ends early, the third is looked at before the fourth, which stands in its
-    # way, moves to 10; the end of the fourth, on time, moves the third to that of the second.
-    rows = [(0, 9, 30, 10), (1, 6, 60, 60), (2, 9, 60, 50), (3, 4, 50, 50)]
-    assert starts(rows, ConservativeBackfill("logged"), n_nodes=10) == [0, 10, 70, 10]
-
-
-def test_jobs_of_one_instant_are_seen_together_with_what_ends_then() -> None:
-    # At 10 the first job ends and the second comes, whose end leaves a gap for none but the third.
-    rows = [(0, 60, 10, 10), (10, 100, 5, 5), (10, 40, 20, 20)]
-    assert starts(rows, EasyBackfill()) == [0, 10, 15]
-    assert starts(rows, ShortestJobFirst()) == [0, 10, 15]
-
-
-def test_shortest_job_of_the_queue_blocks_it() -> None:
-    rows = [(0, 60, 100, 100), (1, 10, 50, 50), (2, 60, 20, 20), (3, 10, 20, 20)]
-    assert starts(rows, ShortestJobFirst()) == [0, 1, 100, 100]
 
 
 def test_a_job_that_outruns_its_estimate_counts_as_ending_the_next_ms() -> None:
@@ -195,26 +154,6 @@ def test_estimates_follow_their_rule(estimate: Any, expected: list[int]) -> None
     assert estimated_ms(spec.estimate, jobs).tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "told"),
-    [
-        (
-            {"kind": "easy", "estimate": "guess"},
-            r"estimate: must be 'exact', 'logged', {factor: 2}",
-        ),
-        ({"kind": "easy", "estimate": {"factor": 0}}, r"estimate.factor: must be a number above 0"),
-        ({"kind": "sjf", "estimate": {"classes": ["1 x"]}}, r"classes.0: expected a number and a"),
-        ({"kind": "easy", "depth": 0}, r"depth: must be a number of 1 or more, found 0"),
-        ({"kind": "easy", "order": "lifo"}, r"order: must be 'submission' or 'sjbf', found 'lifo'"),
-    ],
-)
-def test_what_no_scheduler_can_be_is_refused_in_one_line(
-    scheduler: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(ScenarioError, match=told):
-        tiny_scenario({"facility.pools.main.scheduler": scheduler})
-
-
 ROWS = st.lists(
     st.tuples(st.integers(0, 40), st.integers(1, 6), st.integers(1, 20), st.integers(1, 20)),
     max_size=25,
@@ -249,27 +188,3 @@ def test_easy_with_exact_estimates_never_delays_a_head_beyond_its_first_shadow(
     found = starts(rows, Watching(), n_nodes=6)
     assert all(start >= submit for start, (submit, *_) in zip(found, rows, strict=True))
     assert all(found[job] <= shadow for job, shadow in promised.items())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["easy", *(pytest.param(k, marks=pytest.mark.slow) for k in ("sjf", "conservative"))]
-)
-def test_windows_and_engines_change_no_byte_of_a_run_matched_under_its_own_scheduler(
-    kind: str, tmp_path: Path
-) -> None:
-    changes = {
-        "duration": "4 d",
-        "facility.pools.main.scheduler": {"kind": kind, "estimate": {"factor": 1.5}},
-        "streams.training.match": "simulated",
-        "streams.training.target_utilization": 0.85,
-    }
-    scenario, library = tiny_scenario(changes), tiny_library()
-    simpy = simulate(scenario, tmp_path / "simpy", library=library)
-    twin = simulate(scenario, tmp_path / "twin", library=library, engine="compiled", window_days=1)
-    for name in ("facility.parquet", "jobs.parquet"):
-        assert (simpy.folder / name).read_bytes() == (twin.folder / name).read_bytes()
-    (match,) = simpy.manifest["workload"]
-    assert match["matched_utilization"] == pytest.approx(0.85, abs=0.01)
-    reached = simpy.metrics["utilization"]["mean"]
-    assert reached == pytest.approx(match["matched_utilization"], rel=1e-9)

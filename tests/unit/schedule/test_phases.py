@@ -13,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee import Run, simulate
-from diploee.errors import ScenarioError
 from diploee.metrics.cause_words import cause_words
 from diploee.scenario import Pool
 from diploee.scenario.models import StandingNodes
 from diploee.schedule import ClusterView, StrictFifo
 from diploee.schedule.schedule import NEVER_MS, Cluster, Engine
-from diploee.site import scaled
 
 POOL = {"node_type": "node", "n_nodes": 5_004}
 TWO = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]
@@ -43,14 +41,6 @@ def starts(engine: Engine, standing: StandingNodes, jobs: Any, horizon_ms: int) 
 def test_waiting_jobs_start_the_instant_nodes_are_added(engine: Engine) -> None:
     jobs = job_table([0, 1, 2], [2, 2, 3], [100, 100, 100])
     assert starts(engine, StandingNodes(2, ((50, 2), (70, 2))), jobs, 1_000) == [0, 50, 100]
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_pool_that_stands_later_holds_its_queue_until_then(engine: Engine) -> None:
-    week_ms = 7 * 86_400_000
-    jobs = job_table([0, 5, week_ms], [1, 1, 1], [10, 10, 10])
-    added = StandingNodes(0, ((week_ms, 1),))
-    assert starts(engine, added, jobs, 2 * week_ms) == [week_ms, week_ms + 10, week_ms + 20]
 
 
 @given(
@@ -107,34 +97,6 @@ def test_target_is_met_of_the_nodes_that_stand(run: Run) -> None:
     np.testing.assert_allclose(daily, 0.6, atol=0.12)
 
 
-@pytest.mark.slow
-def test_simulated_target_is_met_of_the_node_time_that_stands(tmp_path: Path) -> None:
-    late = [{"since": "2018-01-03", "n_nodes": 4}, {"since": "2018-01-06", "n_nodes": 8}]
-    site = phased(
-        {
-            "duration": "10 d",
-            "facility.pools.main.phases": late,
-            "streams.training.match": "simulated",
-            "streams.training.target_utilization": 0.5,
-        }
-    )
-    run = simulate(site, tmp_path / "run", library=tiny_library())
-    power = run.facility()
-    none = power["standing_nodes"] == 0
-    assert none.sum() == 2 * 1_440
-    assert not power.loc[none, ["facility_power_w", "utilization"]].any().any()
-    reached = power["utilization"] @ power["standing_nodes"] / power["standing_nodes"].sum()
-    assert reached == pytest.approx(0.5, abs=1e-3)  # a job more is 0.0008
-
-
-def test_windows_and_engines_change_no_byte(run: Run, tmp_path: Path) -> None:
-    again = simulate(
-        run.scenario, tmp_path / "again", library=tiny_library(), engine="compiled", window_days=1
-    )
-    for name in ("facility.parquet", "jobs.parquet"):
-        assert (again.folder / name).read_bytes() == (run.folder / name).read_bytes()
-
-
 def test_one_phase_from_the_start_is_a_run_without_phases(tmp_path: Path) -> None:
     whole = [{"since": "2018-01-01", "n_nodes": 12}]
     sites = (tiny_scenario(), phased({"facility.pools.main.phases": whole}))
@@ -168,36 +130,6 @@ def test_ac_and_reactive_power_follow_the_nodes_that_stand(tmp_path: Path) -> No
     np.testing.assert_allclose(idle_w.dropna(), idle_w.iloc[0], rtol=1e-6)
     var = power["facility_reactive_var"] / power["standing_nodes"]
     np.testing.assert_allclose(var, site.facility.reactive_power_var / 12, rtol=1e-6)
-
-
-def test_phases_grow_with_the_site() -> None:
-    large = scaled(phased(), 2.0).facility.pools["main"]
-    assert large.phases is not None
-    assert [phase.n_nodes for phase in large.phases] == [8, 24]
-    assert large.n_nodes == 24
-
-
-@pytest.mark.parametrize(
-    ("phases", "told"),
-    [
-        ([("2018-01-01", 8), ("2018-01-02", 6)], r"6 nodes since 2018-01-02 are no more than 8"),
-        ([("2018-01-01", 8), ("2018-01-01", 9)], r"phases overlap: 9 nodes since 2018-01-01"),
-        ([("2018-01-02", 8), ("2018-01-01", 9)], r"phases overlap: 9 nodes since 2018-01-01"),
-        ([("2018-01-01", 13)], r"13 nodes since 2018-01-01 are more than the pool's n_nodes of 12"),
-        ([("2017-12-31", 8)], r"phases.0.since: must lie within the run, 2018-01-01 to 2018-01-03"),
-        ([("2018-01-03", 8)], r"found 2018-01-03; of phases before the run give the last"),
-        ([("2018-01-01 00:30", 8)], r"must be a date or a whole hour of local time"),
-        ([(2018, 8)], r"expected an ISO date such as 2018-01-01, found 2018"),
-        ([("2018-01-01", 3), ("2018-01-02", 12)], r"has 3 in its first phase; it would hold up"),
-        ([], r"phases"),
-    ],
-)
-def test_phases_that_can_not_be_are_refused_in_one_line(
-    phases: list[tuple[Any, int]], told: str
-) -> None:
-    listed = [{"since": since, "n_nodes": n_nodes} for since, n_nodes in phases]
-    with pytest.raises(ScenarioError, match=told):
-        phased({"facility.pools.main.phases": listed})
 
 
 def test_nodes_above_the_last_phase_are_warned_of(tmp_path: Path) -> None:

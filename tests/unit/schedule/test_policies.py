@@ -1,4 +1,4 @@
-"""Policies other than FIFO run on the SimPy engine through the same interface, unchanged."""
+"""Custom policies run on the SimPy engine through the same interface; and strict FIFO."""
 
 from __future__ import annotations
 
@@ -8,32 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, schedule_pool, tiny_library, tiny_scenario
+from builders import job_table, queued_at, schedule_pool, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.errors import PolicyError, WorkloadError
 from diploee.scenario import Pool
 from diploee.scenario.models import StandingNodes
-from diploee.schedule import ClusterView, Policy, StrictFifo
+from diploee.schedule import ClusterView, Policy, Schedule, StrictFifo
 from diploee.schedule.acting_engine import ActingEngine
 from diploee.schedule.actions import Start
 from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.context import Context, JobTable
 from diploee.schedule.policy import has_twin
-from diploee.schedule.schedule import NEVER_MS
+from diploee.schedule.schedule import NEVER_MS, Engine
 from diploee.schedule.simpy_engine import SimpyCluster
-
-
-class ShortestFirst:
-    """Starts the shortest jobs that fit, whatever stands before them."""
-
-    def select(self, view: ClusterView) -> Sequence[int]:
-        free_nodes, chosen = view.free_nodes, []
-        for job in sorted(view.queue, key=lambda job: (view.job_estimate_ms[job], job)):
-            if view.job_n_nodes[job] <= free_nodes:
-                free_nodes -= view.job_n_nodes[job]
-                chosen.append(job)
-        return chosen
 
 
 class NotBefore:
@@ -61,11 +49,6 @@ class Greedy:
 def start_ms(jobs: JobTable, n_nodes: int, policy: Policy, horizon_ms: int = 10_000) -> list[int]:
     pool = Pool(node_type="any", n_nodes=n_nodes)
     return schedule_pool(jobs, pool, horizon_ms, policy=policy).start_ms.tolist()
-
-
-def test_shortest_first_lets_short_jobs_pass() -> None:
-    jobs = job_table([0, 1, 2, 3], [1, 1, 1, 1], [100, 50, 5, 20])
-    assert start_ms(jobs, 1, ShortestFirst()) == [0, 125, 100, 105]
 
 
 def test_wake_at_asks_the_policy_at_a_time_of_its_own() -> None:
@@ -338,3 +321,38 @@ def test_twin_that_can_not_be_imported_gives_one_line(engine: str) -> None:
     policy = has_twin(engine)(type("Mine", (StrictFifo,), {}))()
     with pytest.raises(PolicyError, match=f"^policy Mine: can't import its twin '{engine}'"):
         schedule_pool(job_table([0], [1], [9]), POOL, 9, "compiled", policy)
+
+
+Row = tuple[int, int, int]  # submit_ms, n_nodes, duration_ms
+
+
+@pytest.fixture(params=["simpy", "compiled"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.param
+    return found
+
+
+def run(engine: Engine, n_nodes: int, *rows: Row, horizon_ms: int = 1_000) -> Schedule:
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    pool = Pool(node_type="any", n_nodes=n_nodes)
+    return schedule_pool(job_table(*columns), pool, horizon_ms, engine)
+
+
+def test_a_pool_without_jobs_gives_an_empty_schedule(engine: Engine) -> None:
+    schedule = run(engine, 3)
+    assert len(schedule.jobs) == 0
+    assert schedule.mean_utilization(3) == 0
+
+
+def test_a_job_wider_than_the_pool_is_refused_before_the_run(engine: Engine) -> None:
+    with pytest.raises(WorkloadError, match=r"job 1 needs 5 nodes, the pool has 4 \(2 such jobs\)"):
+        run(engine, 4, (0, 4, 1), (0, 5, 1), (0, 6, 1))
+
+
+def test_waits_and_ends_follow_from_the_starts(engine: Engine) -> None:
+    schedule = run(engine, 1, (0, 1, 60), (10, 1, 60), (20, 1, 60), horizon_ms=100)
+    assert schedule.start_ms.tolist() == [0, 60, NEVER_MS]
+    assert schedule.wait_ms.tolist() == [0, 50, -1]
+    assert schedule.end_ms.tolist() == [60, 120, NEVER_MS]  # the planned end, past the horizon
+    assert schedule.mean_utilization(2) == 0.5
+    assert queued_at(schedule, schedule.jobs.submit_ms) == [0, 1, 2]

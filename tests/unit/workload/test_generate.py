@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, tiny_scenario
+from builders import tiny_scenario
 
 from diploee.errors import ProfileError, WorkloadError
 from diploee.loads.jobs.source import node_ms
@@ -35,7 +35,7 @@ def simulated_by(scenario: Scenario, seen: list[JobTable] | None = None) -> Any:
     return utilization
 
 
-@pytest.mark.parametrize("target", [0.05, 0.2, 0.6034, 0.8, 1.0])
+@pytest.mark.parametrize("target", [0.05, 0.6034, 1.0])
 def test_bisection_residual_is_below_one_job(library: ProfileLibrary, target: float) -> None:
     scenario = tiny_scenario({"streams.training.target_utilization": target})
     workload = generate_jobs(scenario, library)
@@ -52,12 +52,7 @@ def listed_utilization(jobs: JobTable, n_nodes: int, horizon_ms: int) -> float:
     return float(node_ms(jobs, horizon_ms).sum() / (n_nodes * horizon_ms))
 
 
-def test_node_time_of_the_list_counts_a_job_up_to_the_horizon() -> None:
-    jobs = job_table([0, 600, 900], [1, 2, 1], [500, 1_000, 50])
-    assert listed_utilization(jobs, 4, 1_000) == (500 + 2 * 400 + 50) / (4 * 1_000)
-
-
-@pytest.mark.parametrize("target", [0.2, 0.5, 0.85])
+@pytest.mark.parametrize("target", [0.2, 0.85])
 def test_match_simulated_meets_its_target(library: ProfileLibrary, target: float) -> None:
     scenario = tiny_scenario(
         {**SIMULATED, "duration": "14 d", "streams.training.target_utilization": target}
@@ -71,20 +66,6 @@ def test_match_simulated_meets_its_target(library: ProfileLibrary, target: float
     # Within the tolerance, or as near as one job more or less allows.
     largest_job_ms = (workload.jobs.n_nodes * workload.jobs.duration_ms).max()
     assert abs(reached - target) < largest_job_ms / (N_NODES * scenario.horizon_ms)
-
-
-def test_unreachable_simulated_target_says_what_is_reached(library: ProfileLibrary) -> None:
-    """Jobs are submitted on Tuesday only; half of the span is over before."""
-    scenario = tiny_scenario(
-        {
-            **SIMULATED,
-            "streams.training.target_utilization": 0.9,
-            "streams.training.calendar": {"day_of_week": [0, 1, 0, 0, 0, 0, 0]},
-        }
-    )
-    with pytest.raises(WorkloadError, match=r"streams\.training: .* 0\.9 .*reached") as caught:
-        generate_jobs(scenario, library, simulated_by(scenario))
-    assert 0.45 < most_of(caught.value) <= 0.5
 
 
 LAST_HOUR = {
@@ -121,7 +102,7 @@ def most_of(error: WorkloadError) -> float:
 
 
 @pytest.mark.parametrize("match", ["list", "simulated"])
-@pytest.mark.parametrize("target", [1e-300, 1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("target", [1e-300, 1e-3])
 def test_target_below_one_job_says_what_one_job_takes(
     library: ProfileLibrary, match: str, target: float
 ) -> None:
@@ -135,8 +116,7 @@ def test_target_below_one_job_says_what_one_job_takes(
     assert match_.residual == pytest.approx(0, abs=2 * float(of_a_job))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("target", [0.95, 0.999, 1.0])
+@pytest.mark.parametrize(("target", "seed"), [(0.95, 0), (0.999, 1), (1.0, 2)])
 def test_simulated_target_out_of_reach_says_how_near_one_comes(
     library: ProfileLibrary, target: float, seed: int
 ) -> None:
@@ -171,33 +151,32 @@ def test_thinning_is_monotone(library: ProfileLibrary) -> None:
     assert estimates == sorted(estimates)
 
 
-def test_jobs_come_in_the_order_of_submission_and_are_numbered(library: ProfileLibrary) -> None:
-    jobs = generate_jobs(tiny_scenario(), library).jobs
-    assert (np.diff(jobs.submit_ms) >= 0).all()
-    assert jobs.job_id.tolist() == list(range(len(jobs)))
-    assert jobs.submit_ms.min() >= 0
-    assert jobs.submit_ms.max() < tiny_scenario().horizon_ms
-
-
-def test_a_job_has_the_nodes_of_its_class_and_the_length_of_its_profile(
+def test_jobs_come_in_order_with_nodes_of_their_class_and_the_length_of_their_profile(
     library: ProfileLibrary,
 ) -> None:
     workload = generate_jobs(tiny_scenario(), library)
+    jobs = workload.jobs
+    assert (np.diff(jobs.submit_ms) >= 0).all()
+    assert jobs.job_id.tolist() == list(range(len(jobs)))
+    assert jobs.submit_ms.min() >= 0 and jobs.submit_ms.max() < tiny_scenario().horizon_ms
     for class_id, c in enumerate(workload.classes):
-        rows = workload.jobs.class_id == class_id
-        assert set(workload.jobs.n_nodes[rows]) == {c.job_class.n_nodes}
-        assert set(workload.jobs.profile_id[rows]) <= set(c.profile_ids)
+        rows = jobs.class_id == class_id
+        assert set(jobs.n_nodes[rows]) == {c.job_class.n_nodes}
+        assert set(jobs.profile_id[rows]) <= set(c.profile_ids)
     lengths = np.array([entry.duration_ms for entry in library.entries])
-    assert np.array_equal(workload.jobs.duration_ms, lengths[workload.jobs.profile_id])
+    assert np.array_equal(jobs.duration_ms, lengths[jobs.profile_id])
 
 
-def test_the_same_seed_draws_the_same_jobs_and_zero_is_one(library: ProfileLibrary) -> None:
-    zero = [generate_jobs(tiny_scenario({"seed": 0}), library).jobs for _ in range(2)]
-    one = generate_jobs(tiny_scenario({"seed": 1}), library).jobs
-    default = generate_jobs(tiny_scenario({"seed": None}), library).jobs
-    assert zero[0].to_arrow().equals(zero[1].to_arrow())
-    assert zero[0].to_arrow().equals(default.to_arrow())
-    assert not zero[0].to_arrow().equals(one.to_arrow())
+def test_draws_depend_on_the_seed_and_the_name_of_the_stream(library: ProfileLibrary) -> None:
+    renamed = {"streams": {"tuning": tiny_streams()}}
+    zero, again, default, one, other = (
+        generate_jobs(tiny_scenario(changes), library).jobs
+        for changes in ({"seed": 0}, {"seed": 0}, {"seed": None}, {"seed": 1}, renamed)
+    )
+    assert zero.to_arrow().equals(again.to_arrow())
+    assert zero.to_arrow().equals(default.to_arrow())
+    assert not zero.to_arrow().equals(one.to_arrow())
+    assert not np.array_equal(zero.submit_ms, other.submit_ms)
 
 
 def test_adding_a_stream_shifts_no_other_streams_draws(library: ProfileLibrary) -> None:
@@ -221,12 +200,6 @@ def test_adding_a_stream_shifts_no_other_streams_draws(library: ProfileLibrary) 
 
 def tiny_streams() -> dict[str, Any]:
     return tiny_scenario().model_dump(mode="json")["streams"]["training"]
-
-
-def test_a_renamed_stream_draws_other_numbers(library: ProfileLibrary) -> None:
-    renamed = tiny_scenario({"streams": {"tuning": tiny_streams()}})
-    first, second = generate_jobs(tiny_scenario(), library), generate_jobs(renamed, library)
-    assert not np.array_equal(first.jobs.submit_ms, second.jobs.submit_ms)
 
 
 def test_a_class_without_profiles_is_refused_with_the_node_counts_there_are(

@@ -12,14 +12,11 @@ from builders import profile, tiny_data
 from command_line import call
 
 from diploee import simulate
-from diploee.errors import ProfileError, ScenarioError
-from diploee.inputs import load_inputs
-from diploee.loads.jobs.streams import JobStreams
+from diploee.errors import ProfileError
 from diploee.outputs import Run
-from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
-from diploee.profiles.derived import scaled_by_tdp, tdp_of
-from diploee.profiles.store import read_profile
-from diploee.scenario import NodeType, Scenario, scenario_from_dict
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.derived import tdp_of
+from diploee.scenario import Scenario, scenario_from_dict
 
 NODE, POOL = "facility.node_types.node", "facility.pools.main"
 EIGHT_OF_1000 = {f"{NODE}.n_gpus": 8, f"{NODE}.gpu_tdp_w": 1_000}
@@ -53,15 +50,6 @@ def test_other_gpus_are_refused_in_one_line_with_both_remedies(tmp_path: Path) -
     with pytest.raises(ProfileError, match=f"^{words}$"):
         run(tmp_path / "run", EIGHT_OF_1000)
     assert not (tmp_path / "run").exists()
-
-
-def test_scaling_that_nothing_in_the_pool_takes_is_refused() -> None:
-    """Services have curves, of which by_tdp scales none: accepted, it would say what is not so."""
-    idle = {"other": {"node_type": "node", "n_nodes": 2, "scale_profiles": "by_tdp"}}
-    pools = tiny_data()["facility"]["pools"] | idle
-    with pytest.raises(ScenarioError, match=r"pools.other.scale_profiles: .*; leave it out"):
-        scenario({"facility.pools": pools})
-    assert scenario(BY_TDP).facility.pools["main"].scale_profiles == "by_tdp"
 
 
 def test_scaled_jobs_draw_in_proportion_to_the_tdp_at_the_same_times(tmp_path: Path) -> None:
@@ -109,31 +97,9 @@ def test_profiles_of_mixed_hardware_are_scaled_each_by_its_own(tmp_path: Path) -
     assert set(of.manifest["profiles"]) == {"tune-1n-1~tdp-2.85714", "tune-1n-2"}
 
 
-def test_scaled_profiles_have_slower_and_faster_copies(tmp_path: Path) -> None:
-    variants = {"streams.training.profile_variants": {"n_variants": 3, "spread": 0.2}}
-    asked = scenario({**EIGHT_OF_1000, **BY_TDP, **variants})
-    streams = JobStreams(asked, load_inputs(asked, ProfileLibrary([known()])))
-    ids = [streams.library.ids[k] for c in streams.classes for k in c.profile_ids]
-    assert len(ids) == 3
-    assert all(name.startswith("tune-1n-1~tdp-2.85714") for name in ids)
-
-
 def test_nodes_or_profiles_without_gpus_can_not_be_scaled(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"of 0 GPUs of 700 W can't be scaled by the TDP to 4"):
         run(tmp_path / "run", BY_TDP, known(n_gpus=0))
-
-
-def test_scaling_keeps_what_is_not_known() -> None:
-    node = NodeType(n_gpus=8, gpu_tdp_w=1_400, n_cpus=0, cpu_tdp_w=0, idle_power_w=0)
-    twice = scaled_by_tdp(known(n_gpus=None), node)
-    assert twice.energy_j == pytest.approx(2 * known().energy_j)
-    assert (twice.provenance.gpus_per_node, twice.provenance.gpu_tdp_w) == (8, 1_400)
-
-
-def test_a_factor_is_kept_on_disk(tmp_path: Path) -> None:
-    node = NodeType(n_gpus=8, gpu_tdp_w=700, n_cpus=0, cpu_tdp_w=0, idle_power_w=0)
-    twice = replace(scaled_by_tdp(known(), node), profile_id="twice")
-    assert read_profile(add_profile(twice, tmp_path)).provenance == twice.provenance
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,6 @@ def time_weighted_mean(rates: HourlyRates) -> float:
     return float(np.average(rates.relative_rate, weights=np.diff(rates.edges_ms)))
 
 
-@pytest.mark.parametrize(("year", "n_hours"), [(2018, 8_760), (2020, 8_784), (2000, 8_784)])
-def test_a_leap_year_has_8784_hours(year: int, n_hours: int) -> None:
-    span_h = int((datetime(year + 1, 1, 1) - datetime(year, 1, 1)).total_seconds() / 3_600)
-    rates = rates_of(UNIFORM, datetime(year, 1, 1), span_h * MS_PER_H)
-    assert rates.relative_rate.size == n_hours
-
-
 def test_the_29th_of_february_belongs_to_its_month() -> None:
     calendar = Calendar(month=(1, 7, *[1] * 10))
     rates = rates_of(calendar, datetime(2020, 2, 1), 60 * 24 * MS_PER_H)
@@ -54,37 +47,16 @@ def test_a_span_that_starts_within_an_hour_has_partial_first_and_last_hours() ->
     assert rates.relative_rate[1] * scale == pytest.approx(1 / 2)
 
 
-def test_a_span_within_one_hour_has_one_partial_hour() -> None:
-    rates = rates_of(UNIFORM, datetime(2018, 1, 1, 5, 10, 0, 1_000), 1_000)
-    assert rates.edges_ms.tolist() == [0, 1_000]
-    assert rates.relative_rate.tolist() == [1.0]
-
-
-def test_hours_of_the_week_start_on_monday_at_midnight() -> None:
-    weights = [0.0] * 168
-    weights[3 * 24 + 7] = 1.0  # Thursday 07:00-08:00
-    rates = rates_of(Calendar(hour_of_week=tuple(weights)), MONDAY, 14 * 24 * MS_PER_H)
-    assert np.flatnonzero(rates.relative_rate).tolist() == [79, 79 + 168]
-
-
-@pytest.mark.parametrize("day", range(1, 8))
-def test_any_day_to_start_on_finds_its_weekday(day: int) -> None:
-    start = datetime(2018, 1, day)
+@pytest.mark.parametrize("start", [MONDAY, datetime(2018, 1, 6), datetime(1969, 12, 29)])
+def test_any_day_to_start_on_finds_its_weekday(start: datetime) -> None:
     rates = rates_of(Calendar(day_of_week=(0, 1, 2, 3, 4, 5, 6)), start, 24 * MS_PER_H * 7)
     by_day = rates.relative_rate.reshape(7, 24)[:, 0]
-    assert by_day == pytest.approx(np.roll(np.arange(7) / 3, -(day - 1)))
+    assert by_day == pytest.approx(np.roll(np.arange(7) / 3, -start.weekday()))
 
 
-def test_weekdays_before_1970_are_right_too() -> None:
-    start = datetime(1969, 12, 29)  # a Monday
-    rates = rates_of(Calendar(day_of_week=(1, 0, 0, 0, 0, 0, 0)), start, 7 * 24 * MS_PER_H)
-    assert np.flatnonzero(rates.relative_rate).tolist() == list(range(24))
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
-def test_only_ratios_of_weights_matter(scale: float) -> None:
+def test_only_ratios_of_weights_matter() -> None:
     weights = np.arange(24) + 1.0
-    rates = rates_of(Calendar(hour_of_day=tuple(scale * weights)), MONDAY, 30 * MS_PER_H)
+    rates = rates_of(Calendar(hour_of_day=tuple(1e6 * weights)), MONDAY, 30 * MS_PER_H)
     unscaled = rates_of(Calendar(hour_of_day=tuple(weights)), MONDAY, 30 * MS_PER_H)
     assert rates.relative_rate == pytest.approx(unscaled.relative_rate)
     assert time_weighted_mean(rates) == pytest.approx(1)

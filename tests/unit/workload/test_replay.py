@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import TINY, tiny_data, tiny_library, write_library
+from builders import TINY, tiny_data, tiny_library
 
 import diploee
 from diploee.errors import InputError
@@ -79,18 +78,29 @@ def fortnight(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_jobs_run_as_long_and_as_wide_as_logged(tmp_path: Path) -> None:
-    write_log(tmp_path, [(100, 50, 600, 2), (400, 20, 9_000, 1), (1_000, 0, 1, 4)])
-    jobs = replayed(tmp_path, align="start", repeat=False).jobs
-    assert jobs.submit_ms.tolist() == [0, 300_000, 900_000]
-    assert jobs.duration_ms.tolist() == [600_000, 9_000_000, 1_000]
-    assert jobs.n_nodes.tolist() == [2, 1, 4]
+FACTORS = {"time_factor": 2, "duration_factor": 0.5, "node_factor": 1.5}
 
 
-def test_logged_starts_are_the_submissions_of_the_run(tmp_path: Path) -> None:
-    write_log(tmp_path, [(100, 50, 600, 2), (400, 20, 9_000, 1)])
-    jobs = replayed(tmp_path, align="start", repeat=False, starts="logged").jobs
-    assert jobs.submit_ms.tolist() == [0, 270_000]
+@pytest.mark.parametrize(
+    ("replay", "submit_s", "run_s", "nodes"),
+    [
+        ({}, [0, 300, 900], [600, 9_000, 1], [2, 1, 3]),
+        ({"starts": "logged"}, [0, 270, 850], [600, 9_000, 1], [2, 1, 3]),
+        (FACTORS, [0, 600, 1_800], [300, 4_500, 0.5], [3, 2, 4]),
+    ],
+)
+def test_jobs_are_submitted_run_and_take_nodes_as_logged_or_by_factors(
+    tmp_path: Path,
+    replay: dict[str, Any],
+    submit_s: list[int],
+    run_s: list[float],
+    nodes: list[int],
+) -> None:
+    write_log(tmp_path, [(100, 50, 600, 2), (400, 20, 9_000, 1), (1_000, 0, 1, 3)])
+    jobs = replayed(tmp_path, align="start", repeat=False, **replay).jobs
+    assert (jobs.submit_ms / 1_000).tolist() == submit_s
+    assert (jobs.duration_ms / 1_000).tolist() == run_s
+    assert jobs.n_nodes.tolist() == nodes
 
 
 def test_rules_choose_the_profiles_and_the_nearest_node_count_is_scaled(tmp_path: Path) -> None:
@@ -102,31 +112,6 @@ def test_rules_choose_the_profiles_and_the_nearest_node_count_is_scaled(tmp_path
     classes = [workload.classes[i].job_class for i in workload.jobs.class_id]
     assert [c.name for c in classes] == ["draw/1", "tune/2", "tune/3", "tune/9"]
     assert [c.scale_from_n_nodes for c in classes] == [None, None, 4, 4]
-
-
-def test_weekdays_and_hours_are_kept_and_the_run_begins_full(fortnight: Path) -> None:
-    jobs = replayed(fortnight, {"start": "2018-01-04 06:00"}).jobs  # a Thursday
-    into_week_s = (jobs.submit_ms // 1_000 + 3 * DAY_S + 6 * 3_600) % WEEK_S
-    log_s = np.genfromtxt(
-        fortnight / "jobs.csv", delimiter=",", skip_header=1, usecols=0, dtype="U19"
-    )
-    logged_s = {
-        int((datetime.fromisoformat(str(stamp)) - MONDAY).total_seconds()) % WEEK_S
-        for stamp in log_s
-    }
-    assert set(into_week_s.tolist()) <= logged_s
-    # two weeks repeated over four: each job twice, apart from what the edges cut
-    assert len(jobs) == pytest.approx(600, abs=10)
-    per_week = np.bincount(jobs.submit_ms // (WEEK_S * 1_000))
-    assert per_week.min() > 100
-
-
-def test_the_log_repeats_by_its_whole_weeks(fortnight: Path) -> None:
-    jobs = replayed(fortnight).jobs
-    period_ms = 2 * WEEK_S * 1_000
-    assert len(jobs) == 600
-    assert (jobs.submit_ms[300:] - jobs.submit_ms[:300] == period_ms).all()
-    assert jobs.duration_ms[300:].tolist() == jobs.duration_ms[:300].tolist()
 
 
 def test_a_log_is_played_whole_and_repeated_only_beyond_itself(tmp_path: Path) -> None:
@@ -146,16 +131,6 @@ def test_the_rate_factor_is_the_mean_number_of_copies(fortnight: Path, factor: f
     assert n_jobs == pytest.approx(600 * factor, abs=5 * np.sqrt(600) * 0.5 + 5)
 
 
-def test_factors_scale_times_run_times_and_nodes(tmp_path: Path) -> None:
-    write_log(tmp_path, [(0, 0, 600, 1), (100, 0, 1_000, 3)])
-    jobs = replayed(
-        tmp_path, align="start", repeat=False, time_factor=2, duration_factor=0.5, node_factor=1.5
-    ).jobs
-    assert jobs.submit_ms.tolist() == [0, 200_000]
-    assert jobs.duration_ms.tolist() == [300_000, 500_000]
-    assert jobs.n_nodes.tolist() == [2, 4]
-
-
 def test_a_log_by_date_plays_at_its_own_date(tmp_path: Path) -> None:
     write_log(tmp_path, [(3_600, 0, 600, 1), (DAY_S, 0, 600, 2), (9 * WEEK_S, 0, 600, 2)])
     workload = replayed(tmp_path, {"start": "2023-03-06"}, align="date")
@@ -166,7 +141,7 @@ def test_a_log_by_date_plays_at_its_own_date(tmp_path: Path) -> None:
     assert run.scenario.sha256() == scenario.sha256()
 
 
-def test_wide_jobs_are_an_error_dropped_or_clipped(tmp_path: Path) -> None:
+def test_jobs_too_wide_or_without_a_rule_are_an_error_dropped_or_clipped(tmp_path: Path) -> None:
     write_log(tmp_path, [(0, 0, 600, 2), (1, 0, 600, 40)])
     with pytest.raises(InputError, match=r"need up to 40 nodes, pool 'main' has 12; set too_wide"):
         replayed(tmp_path, align="start")
@@ -176,11 +151,7 @@ def test_wide_jobs_are_an_error_dropped_or_clipped(tmp_path: Path) -> None:
     assert "noted on import: time stamps without a zone, taken as UTC" in dropped.matches[0].counts
     clipped = replayed(tmp_path, align="start", repeat=False, too_wide="clip")
     assert clipped.jobs.n_nodes.tolist() == [2, 12]
-
-
-def test_jobs_without_a_rule_are_an_error_or_dropped(tmp_path: Path) -> None:
-    write_log(tmp_path, [(0, 0, 600, 2), (1, 0, 600, 1)])
-    rules = [{"workload": "tune", "min_nodes": 2}]
+    rules = [{"workload": "tune", "max_nodes": 2}]
     with pytest.raises(InputError, match=r"1 jobs of jobs\.csv fit no rule"):
         replayed(tmp_path, align="start", rules=rules)
     kept = replayed(tmp_path, align="start", repeat=False, rules=rules, unmatched="drop")
@@ -204,19 +175,6 @@ def test_what_can_not_be_replayed_is_one_line(
     with pytest.raises(InputError, match=words) as error:
         replayed(tmp_path, changes, **replay)
     assert "\n" not in str(error.value)
-
-
-def test_the_energy_of_a_replayed_run_is_that_of_its_jobs_and_idle_nodes(fortnight: Path) -> None:
-    write_library(fortnight / "library", tiny_library())
-    library = diploee.ProfileLibrary.open(fortnight / "library")
-    run = diploee.simulate(scenario_of(fortnight), fortnight / "run", library=library)
-    jobs, load = run.jobs(), run.facility()
-    node_s = (load["utilization"] * 12 * 60).sum()
-    idle_j = (12 * 28 * DAY_S - node_s) * 400
-    assert load["it_power_w"].sum() * 60 == pytest.approx(jobs["energy_j"].sum() + idle_j, rel=1e-6)
-    assert run.manifest["workload"][0]["match"] == "replayed"
-    sha256 = hashlib.sha256((fortnight / "jobs.csv").read_bytes()).hexdigest()
-    assert run.manifest["input_files"] == {"jobs.csv": sha256}
 
 
 def test_a_sweep_knows_a_run_again_unless_its_log_changed(tmp_path: Path) -> None:
@@ -283,19 +241,13 @@ def asked_for(folder: Path, **replay: Any) -> Workload:
     return replayed(folder, LOGGED, **options)
 
 
-def test_requested_times_and_users_of_the_log_reach_the_jobs(tmp_path: Path) -> None:
-    write_asked(tmp_path, ["1200", "900", "700"])
-    jobs = asked_for(tmp_path, duration_factor=0.5).jobs
-    assert jobs.requested_ms.tolist() == [600_000, 450_000, 350_000]
-    assert jobs.user_id.tolist() == [1, 2, 1]
-
-
-def test_jobs_without_a_requested_time_are_reported_where_the_scheduler_goes_by_it(
+def test_requested_times_and_users_reach_the_jobs_and_what_lacks_one_is_reported(
     tmp_path: Path,
 ) -> None:
     write_asked(tmp_path, ["1200", "", "700"])
-    workload = asked_for(tmp_path)
-    assert workload.jobs.requested_ms.tolist() == [1_200_000, 0, 700_000]
+    workload = asked_for(tmp_path, duration_factor=0.5)
+    assert workload.jobs.requested_ms.tolist() == [600_000, 0, 350_000]
+    assert workload.jobs.user_id.tolist() == [1, 2, 1]
     assert left_out(workload) == {"without a requested time, run time as estimate": 1}
 
 
@@ -311,27 +263,6 @@ def test_a_scheduler_by_logged_estimates_needs_a_log_that_has_some(tmp_path: Pat
     }
     with pytest.raises(InputError, match=r"estimate: logged, but only jobs of a replay have a log"):
         generate_jobs(diploee.load_scenario("colocation_10mw", values=values))
-
-
-@pytest.mark.parametrize(("gpus", "times"), [((1, 1, 0.5, 8), 32 / 10.5), ((8, 8, 8, 8), None)])
-def test_jobs_on_less_than_a_node_are_reported_with_the_nodes_in_excess(
-    tmp_path: Path, gpus: tuple[float, ...], times: float | None
-) -> None:
-    """Pods of a shared cluster, as openb logs them: one node each, an equal run time."""
-    lines = ["name,num_gpu,gpu_milli,creation_time,scheduled_time,deletion_time,pod_phase"]
-    for number, n_gpus in enumerate(gpus):
-        share = round(1000 * min(n_gpus, 1))
-        times_s = f"{number},{number},{number + 3_600}"
-        lines.append(f"p{number},{max(round(n_gpus), 1)},{share},{times_s},Succeeded")
-    (tmp_path / "pods.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    spec = {"log": "pods.csv", "columns": None, "gpus_per_node": 8, "align": "start"}
-    scenario = scenario_of(tmp_path, {"facility.node_types.node.n_gpus": 8}, **spec)
-    assert scenario.facility.node_type_of("main").n_gpus == 8
-    told = [cause for cause in left_out(generate_jobs(scenario, tiny_library())) if "GPU" in cause]
-    if times is None:
-        assert told == []
-    else:
-        assert f"{times:.3g} times the nodes of their GPU time" in told[0]
 
 
 def write_cluster(folder: Path) -> Path:

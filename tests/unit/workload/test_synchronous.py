@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_energy_j, tiny_library
+from builders import tiny_library
 from scipy.signal import welch
 
 from diploee import Run, simulate
@@ -17,8 +17,7 @@ from diploee.loads.jobs.lowering import lower_jobs
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.smoothing import smoothed_course, smoothed_loop
-from diploee.reports.build import build_report
-from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
@@ -83,15 +82,6 @@ def power_of(scenario: Scenario) -> np.ndarray:
     return power_series(load.segments, scenario, work.library)["it_power_w"].to_numpy()
 
 
-def test_energy_does_not_depend_on_the_resolution(fine_run: Run, tmp_path: Path) -> None:
-    coarse = run_of(tmp_path / "coarse")
-    fine_mwh, coarse_mwh = (metrics_of(r)["power"]["energy_mwh"] for r in (fine_run, coarse))
-    assert coarse_mwh == pytest.approx(fine_mwh, rel=1e-9)
-    power_w = fine_run.facility()["facility_power_w"].to_numpy()
-    minutes_w = coarse.facility()["facility_power_w"].to_numpy()
-    assert power_w.reshape(-1, 600).mean(axis=1) == pytest.approx(minutes_w, rel=1e-6)
-
-
 def test_levels_are_those_of_gpus_cpus_and_idle_spares(fine_run: Run) -> None:
     work = generate_jobs(scenario_of(), tiny_library())
     spares = int(work.jobs.n_nodes[0]) - N_NODES
@@ -103,12 +93,6 @@ def test_levels_are_those_of_gpus_cpus_and_idle_spares(fine_run: Run) -> None:
     hung_w = N_NODES * RATED_W * 0.143 + others_w
     assert np.isclose(power_w, hung_w, rtol=1e-6).sum() > 600
     assert power_w.min() == pytest.approx(300 * IDLE_W, rel=1e-6)
-
-
-def test_the_spectrum_has_a_line_at_the_iterations(fine_run: Run) -> None:
-    lines = metrics_of(fine_run)["grid"]["spectrum"]["lines"]
-    assert lines[0]["period_s"] == pytest.approx(6.0, rel=0.01)
-    assert not lines[0]["flagged"]
 
 
 def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(fine_run: Run) -> None:
@@ -152,37 +136,26 @@ def test_metrics_tell_where_the_time_of_the_nodes_went(fine_run: Run) -> None:
     assert of["failures"] > 0
 
 
-def test_the_report_has_a_column_for_the_stream(fine_run: Run) -> None:
-    sections = {section.id: section for section in build_report([fine_run.folder]).sections}
-    (table,) = sections["synchronous"].tables
+def test_the_report_has_a_row_for_the_stream(fine_run: Run) -> None:
+    (section,) = (section for section in fine_run.sections() if section.id == "synchronous")
     of = metrics_of(fine_run)["synchronous"]["pretraining"]
-    assert table.header == ("Synchronous stream", "pretraining")
-    cells = dict(table.rows)
-    assert cells["Effective training time ratio"] == f"{of['ettr']:.4f}"
-    assert cells["Lost node-hours [h]"] == f"{of['lost_node_h']:,.0f}"
+    found = {figure.quantity: figure for figure in section.tables[0].figures}
+    assert {figure.item for figure in found.values()} == {"pretraining"}
+    assert found["Effective training time ratio"].value == of["ettr"]
+    assert found["Lost node-hours"].value == of["lost_node_h"]
 
 
-def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
+def test_segments_without_what_synchronous_jobs_play_are_refused() -> None:
     scenario = scenario_of()
     work = generate_jobs(scenario, tiny_library())
-    schedule = schedule_jobs(work.jobs, scenario)
-    (job_j,) = job_energy_j(schedule, work.library, scenario, work.pieces_of)
-    others_h = 6 * 300 - int(work.jobs.n_nodes[0]) * int(work.jobs.duration_ms[0]) / 3.6e6
-    total_j = metrics_of(fine_run)["power"]["energy_mwh"] * 3.6e9
-    assert job_j + others_h * IDLE_W * 3_600 == pytest.approx(total_j, rel=1e-6)
     with pytest.raises(InputError, match="what synchronous jobs play"):
-        job_segments(schedule, work.library, scenario)
+        job_segments(schedule_jobs(work.jobs, scenario), work.library, scenario)
 
 
-def test_windows_and_a_longer_run_change_nothing(tmp_path: Path) -> None:
+def test_a_longer_run_changes_nothing_before_its_end() -> None:
     long = JOB | {"work_days": 1}
-    scenario = scenario_of(long, duration="2 d")
-    whole = simulate(scenario, tmp_path / "whole", library=tiny_library())
-    parts = simulate(scenario, tmp_path / "parts", library=tiny_library(), window_days=0.25)
-    for name in ("facility.parquet", "jobs.parquet"):
-        assert (whole.folder / name).read_bytes() == (parts.folder / name).read_bytes()
-    short = power_of(scenario_of(long, duration="1 d"))
-    assert short.tolist() == power_of(scenario)[: short.size].tolist()
+    day_w, days_w = (power_of(scenario_of(long, duration=length)) for length in ("1 d", "2 d"))
+    assert day_w.tolist() == days_w[: day_w.size].tolist()
 
 
 def test_failures_that_cost_no_time_are_counted(tmp_path: Path) -> None:
@@ -360,20 +333,6 @@ def test_a_year_of_a_hundred_thousand_gpus_is_cheap(tmp_path: Path) -> None:
     assert of["ettr"] == pytest.approx(law, rel=0.02)
     # nodes that fail while the job is down do not interrupt it once more
     assert 0.9 < of["failures"] / (365 * 12_500 * 3.8e-3) < 1.0
-
-
-@pytest.mark.slow
-def test_the_shipped_campus_draws_its_power_and_drops_as_its_large_job_fails(
-    tmp_path: Path,
-) -> None:
-    campus = load_scenario("campus_100mw_synchronous", ["duration=1 d"])
-    found = metrics_of(simulate(campus, tmp_path / "run"))
-    assert 90 < found["power"]["max_mw"] < 105
-    assert 0.6 < found["synchronous"]["pretraining"]["ettr"] < 0.85
-    (drop,) = [e["down"] for e in found["grid"]["ramps"]["intervals"] if e["interval_s"] == 60]
-    part = max(drop["cause"]["parts"], key=lambda part: -part["mw"])
-    assert (part["of"], part["what"]) == ("pretraining", "jobs failed")
-    assert 35 < drop["max_mw"] < 60
 
 
 class Acting:

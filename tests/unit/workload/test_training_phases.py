@@ -136,23 +136,6 @@ def test_effective_training_time_follows_its_law(detection_ms: int, load_ms: int
     assert found == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.slow
-def test_effective_training_time_of_two_thousand_nodes() -> None:
-    # The sheet's case: 2,048 nodes, 3.79 failures in 1,000 node-days, C = 30 min, w = 20 s,
-    # u0 = 10 min: 0.8558 by the law of first order at 0.135, Daly's exact one gives 0.8625.
-    rate = 2_048 * 3.79e-3 / DAY
-    assert law(rate, 10 * MIN, 30 * MIN, 20_000) == pytest.approx(0.8558, abs=1e-4)
-    plan = TrainingPlan(20 * DAY, 30 * MIN, 20_000, reschedule_ms=5 * MIN, load_ms=5 * MIN)
-    found = np.mean([ettr(drawn(plan, 1 / rate, 0, seed)) for seed in range(200)])
-    assert found == pytest.approx(0.8558, rel=0.01)
-
-
-def test_effective_training_time_falls_with_failures() -> None:
-    plan = TrainingPlan(20 * DAY, 30 * MIN, 20_000, load_ms=10 * MIN)
-    of = [ettr(drawn(plan, mttf_h * 60 * MIN, 0, 1)) for mttf_h in (100, 10, 1)]
-    assert of == sorted(of, reverse=True)
-
-
 @pytest.mark.parametrize(
     ("n_gpus", "per_1000_node_days", "hours"),
     [(16_384, 6.5, 1.803), (131_072, 6.5, 0.2254), (1_024, 6.5, 28.85), (16_384, 3.79, 3.092)],

@@ -84,18 +84,6 @@ def test_part_of_a_band_that_is_seen_can_be_violated_but_not_kept(run_of):
     assert check(run_of(waves, 0.1), swings=swings).verdict == "kept"
 
 
-def test_band_above_what_the_profiles_hold_is_not_assessable(run_of):
-    run = run_of(np.ones(12_000), 0.1)
-    report = check(
-        run,
-        swings=[{"window": "5 s", "max_mw": 1, "filter": {"low_hz": 5, "high_hz": 55}}],
-        band_rms=[{"low_hz": 5, "high_hz": 55, "max_rms_mw": 3.5}],
-        lines=[{"low_hz": 1, "high_hz": 55, "max_amplitude_mw": 3.5}],
-    )
-    assert report.verdict == "not assessable" and not report.results
-    assert {why for *_, why in report.unchecked} == {"the profiles support nothing above 0.44 Hz"}
-
-
 def test_two_definitions_of_a_ramp_differ_as_they_should(run_of):
     # Up by 60 MW within L = 10 min, then level: end points see all of it. At x L into the ramp the
     # mean of the L after is (1 - x^2) / 2 + x of it, that before x^2 / 2: the difference is largest
@@ -158,23 +146,6 @@ def test_lesser_of_sizes_names_what_they_are_parts_of(run_of):
         result.limit == pytest.approx(108)
         and "device rating (rated_power_mw), 120 MW" in result.text
     )
-    report = check(run_of(power_mw, 1), peaks=[{"max_mw": limit}])
-    assert report.unchecked == (("peaks.0", "power", "the run tells no peak above 0 MW"),)
-
-
-def test_a_part_of_a_peak_below_zero_is_no_limit(run_of):
-    ramps = [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 2}}]
-    report = check(run_of(np.repeat([-12.0, -10.0], 300), 1, peak=-10.0), ramps=ramps)
-    assert report.unchecked == (("ramps.0", "ramp over 60 s", "the run tells no peak above 0 MW"),)
-
-
-def test_a_band_of_which_nothing_is_seen_is_not_assessable(run_of):
-    bands = [{"low_hz": 0.0005, "high_hz": 0.005, "max_rms_mw": 1}]
-    lines = [{"low_hz": 0.0005, "high_hz": 0.005, "max_amplitude_mw": 1}]
-    report = check(run_of(np.arange(100.0), 300), band_rms=bands, lines=lines)
-    reasons = {key: reason for key, _, reason in report.unchecked}
-    assert set(reasons) == {"band_rms.0", "lines.0"}
-    assert all("holds no bin of a 10-minute window" in reason for reason in reasons.values())
 
 
 def test_line_has_the_amplitude_of_its_sine_and_noise_has_none(run_of):
@@ -205,12 +176,6 @@ def test_power_factor_and_reactive_power_of_each_side(run_of):
     assert (most.verdict, least.verdict) == ("kept", "violated")
 
 
-def test_reactive_limits_of_a_run_without_are_not_assessable(run_of):
-    report = check(run_of(np.ones(60), 60), power_factor=[{"min_lagging": 0.95}])
-    ((_, text, why),) = report.unchecked
-    assert text == "power factor" and why.startswith("the run has no reactive power; give")
-
-
 def test_load_factor_is_mean_over_maximum_demand_or_nominal(run_of):
     power_mw = np.concatenate([np.full(150, 60.0), np.full(30, 120.0)])
     limits = [{"min": 0.6}, {"min": 0.6, "interval": "1 h"}, {"min": 0.3, "of": "nominal"}]
@@ -236,32 +201,6 @@ def test_minimum_take_looks_at_whole_months(run_of):
     assert (late.violations, late.value, late.time[:10]) == (1, 60, "2018-02-01")
     short = check(run_of(power_mw[:24], 3600, **{RATED: 100.0}), minimum_take=[limit])
     assert short.verdict == "not assessable"
-
-
-ALL = {
-    "ramps": [
-        {"interval": "1 min", "mw_per_min": 1, "between": "end_points"},
-        {"interval": "10 s", "mw_per_s": 0.01, "percentile": 75},
-        {"interval": "10 s", "up_mw_per_s": 0.01, "down_mw_per_s": 0.01},
-    ],
-    "changes": [{"above_mw": 2, "max_mw_per_s": 0.1}],
-    "swings": [{"window": "5 s", "max_mw": 0.5, "filter": BAND}, {"window": "15 s", "max_mw": 1}],
-    "lines": [{"low_hz": 0.05, "high_hz": 0.2, "max_amplitude_mw": 0.1}],
-    "load_factor": [{"min": 0.99}],
-    "peaks": [{"max_mw": 104, "interval": "15 min"}],
-}
-
-
-@pytest.mark.slow
-def test_cuts_at_random_change_no_value(run_of, monkeypatch):
-    rng = np.random.default_rng(5)
-    walk = np.cumsum(rng.normal(0, 0.1, 20_000)) + np.sin(np.arange(20_000) / 8)
-    run = run_of(100 + walk, 0.1)
-    whole = check(run, **ALL)
-    assert all(result.value for result in whole.results)
-    for rows in (1_717, 4_999, 23):
-        monkeypatch.setattr("diploee.outputs.series.BATCH_ROWS", rows)
-        assert check(run, **ALL) == whole
 
 
 def test_worst_windows_show_what_a_coarse_series_hides(run_of):
@@ -299,17 +238,6 @@ def test_what_is_of_the_whole_run_is_at_no_time(run_of):
     assert "limit 1 MW/min: kept, 0.0166" in percentile.line()
     assert percentile.line().endswith(" MW/min over the run")
     assert "limit 0.999: violated, 0.99" in factor.line() and factor.line().endswith("over the run")
-
-
-def test_a_band_is_not_seen_for_the_reason_that_ends_the_series_below_it(run_of):
-    minutes = run_of(np.full(60, 100.0), 60)
-    for low_hz, reason in ((0.1, "the run's resolution of 60 s"), (5, "nothing above 0.44 Hz")):
-        limit = {"low_hz": low_hz, "high_hz": 55, "max_rms_mw": 1}
-        ((_, _, why),) = check(minutes, band_rms=[limit]).unchecked
-        assert reason in why
-    tenths = run_of(np.full(12_000, 100.0), 0.1)
-    report = check(tenths, band_rms=[{"low_hz": 5, "high_hz": 55, "max_rms_mw": 1}])
-    assert "nothing above 0.44 Hz" in report.unchecked[0][2]
 
 
 def test_a_gap_between_windows_is_no_swing(run_of):
@@ -430,9 +358,3 @@ def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(tmp_path, kind, li
     report = check(run, **{kind: [limit]})
     assert (report.verdict == "kept") == kept, report.lines()
     assert ("the whole load, at most 10 MW, is below it" in report.lines()[0]) == kept
-
-
-def test_load_factor_of_no_load_says_that_there_is_none(tmp_path):
-    report = check(fake_run(tmp_path, np.zeros(120), 60), load_factor=[{"min": 0.5}])
-    assert report.verdict == "not assessable"
-    assert report.lines()[0].endswith("not assessable, there is no load")

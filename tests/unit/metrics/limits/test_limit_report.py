@@ -91,42 +91,54 @@ def test_daily_energy_counts_whole_local_days(run_of):
     assert result.worst[0].time == "2018-01-02T00:00:00+00:00"
 
 
-def test_limits_that_the_run_can_not_show_are_not_kept_in_silence(run_of):
-    report = check(
-        run_of(np.ones(600), 60),
-        ramps=[{"interval": "10 s", "up_mw_per_s": 1}],
-        swings=[{"window": "1 min", "max_mw": 1}],
-        band_rms=[{"low_hz": 0.1, "high_hz": 0.25, "max_rms_mw": 1}],
-        peaks=[{"max_mw": 2}],
-        daily_energy_mwh=1,
-    )
+ONES, TENTHS, COARSER = (np.ones(600), 60), (np.ones(12_000), 0.1), (np.arange(100.0), 300)
+LOW = {"low_hz": 5e-4, "high_hz": 0.005}
+PAST = "the profiles support nothing above 0.44 Hz"
+NO_BIN = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
+COARSE = "the run's resolution of 60 s does not hold it"
+NO_PEAK = "the run tells no peak above 0 MW"
+UNSEEN = [
+    (ONES, "ramps", {"interval": "10 s", "up_mw_per_s": 1}, "shorter than the run's resolution of"),
+    (ONES, "swings", {"window": "1 min", "max_mw": 1}, "fewer than 2 values at the run's resol"),
+    (ONES, "band_rms", {"low_hz": 0.1, "high_hz": 0.25, "max_rms_mw": 1}, COARSE),
+    (ONES, "band_rms", {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1}, PAST),
+    (TENTHS, "band_rms", {"low_hz": 0.5, "high_hz": 1.0, "max_rms_mw": 1}, PAST),
+    (TENTHS, "band_rms", {"low_hz": 0.2001, "high_hz": 0.2002, "max_rms_mw": 1}, NO_BIN),
+    (TENTHS, "lines", {"low_hz": 1, "high_hz": 55, "max_amplitude_mw": 3.5}, PAST),
+    (TENTHS, "swings", {"window": "5 s", "max_mw": 1, "filter": {"low_hz": 5, "high_hz": 9}}, PAST),
+    (COARSER, "band_rms", LOW | {"max_rms_mw": 1}, NO_BIN),
+    (COARSER, "lines", LOW | {"max_amplitude_mw": 1}, NO_BIN),
+    (ONES, "power_factor", {"min_lagging": 0.95}, "the run has no reactive power; give"),
+    (ONES, "peaks", {"max_mw": {"mw": 20, "percent_of_peak": 5}}, NO_PEAK),
+    ((np.zeros(120), 60), "load_factor", {"min": 0.5}, "there is no load"),
+]
+
+
+@pytest.mark.parametrize(("power", "kind", "limit", "reason"), UNSEEN)
+def test_limit_that_the_run_can_not_show_is_not_assessable_for_the_reason(
+    run_of, power, kind, limit, reason
+):
+    report = check(run_of(*power), **{kind: [limit]})
+    assert report.verdict == "not assessable" and not report.violated and not report.kept
+    assert reason in report.lines()[0]
+
+
+def test_day_of_a_shorter_run_and_part_of_a_peak_below_zero_are_no_limits(run_of):
+    report = check(run_of(*ONES), peaks=[{"max_mw": 2}], daily_energy_mwh=1)
     assert [result.key for result in report.results] == ["peaks.0"]
-    reasons = {key: reason for key, _, reason in report.unchecked}
-    assert reasons == {
-        "ramps.0": "shorter than the run's resolution of 60 s",
-        "swings.0": "fewer than 2 values at the run's resolution of 60 s",
-        "band_rms.0": "the run's resolution of 60 s does not hold it",
-        "daily_energy_mwh": "the run is too short",
-    }
-    assert not report.violated
-    assert not report.kept
+    assert [reason for *_, reason in report.unchecked] == ["the run is too short"]
+    ramps = [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 2}}]
+    report = check(run_of(np.repeat([-12.0, -10.0], 300), 1, peak=-10.0), ramps=ramps)
+    assert report.unchecked == (("ramps.0", "ramp over 60 s", NO_PEAK),)
 
 
-def test_band_that_the_profiles_do_not_support_is_not_checked(run_of):
-    limits = [
+def test_band_beyond_what_is_trusted_is_noted_and_one_of_a_single_bin_is_not(run_of):
+    bands = [
         {"low_hz": 0.3, "high_hz": 0.44, "max_rms_mw": 1},
-        {"low_hz": 0.5, "high_hz": 1.0, "max_rms_mw": 1},
         {"low_hz": 0.2, "high_hz": 0.2001, "max_rms_mw": 1},
-        {"low_hz": 0.2001, "high_hz": 0.2002, "max_rms_mw": 1},
     ]
-    report = check(run_of(np.ones(12_000), 0.1), band_rms=limits)
-    flagged, narrow = report.results
-    assert flagged.note.startswith("above 0.25 Hz")
-    assert narrow.note == ""
-    assert [(key, reason) for key, _, reason in report.unchecked] == [
-        ("band_rms.1", "the profiles support nothing above 0.44 Hz"),
-        ("band_rms.3", "holds no bin of a 10-minute window (multiples of 1/600 Hz)"),
-    ]
+    flagged, narrow = check(run_of(*TENTHS), band_rms=bands).results
+    assert flagged.note.startswith("above 0.25 Hz") and narrow.note == ""
 
 
 def test_step_under_two_seconds_is_noted_as_a_lower_bound(run_of):

@@ -1,4 +1,4 @@
-"""Profiles under a cap: the measured table, the energy of a job, and what is refused."""
+"""Profiles made of others: under a cap, and with the power of GPUs smoothed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from diploee.profiles.derived import (
     WORK_KINDS,
     CapLevels,
     CappedProfile,
-    capped_power_w,
     cpu_power_w,
 )
+from diploee.profiles.smoothing import _smooth, smoothed, smoothed_course
+from diploee.scenario.job_streams import PowerSmoothing
 
 NODE = tiny_scenario().facility.node_types["node"]
 LEVELS = CapLevels()
@@ -67,10 +68,6 @@ def test_the_energy_of_the_gpus_is_power_over_speed_of_what_it_was(kind: str, le
     assert capped.duration_ms == pytest.approx(base.duration_ms / speed, abs=base.dt_ms)
 
 
-def test_power_below_that_of_the_cpus_is_left_as_it_is() -> None:
-    assert capped_power_w(np.array([50.0, 100, 300]), 100.0, 0.5).tolist() == [50, 100, 200]
-
-
 def test_a_node_without_ratings_has_no_cpu_power() -> None:
     bare = NODE.model_copy(update={"n_gpus": 0, "n_cpus": 0})
     assert cpu_power_w(bare) == 0
@@ -92,3 +89,63 @@ def test_caps_that_do_not_fall_from_one_to_half_are_refused(caps: tuple[float, .
 def test_an_unknown_kind_of_work_is_refused() -> None:
     with pytest.raises(InputError, match="kind of work: found 'training', expected 'pre_training'"):
         LEVELS.speed("training", 1)  # type: ignore[arg-type]
+
+
+HIGH, LOW, DUTY, DT_S = 1.0, 0.35, 0.8, 0.1
+AT_ONCE = 1e9
+
+
+def wave(periods: int = 400) -> np.ndarray:
+    """The sheet's square wave: 1 for 8 s, 0.35 for 2 s."""
+    one = np.where(np.arange(100) < 100 * DUTY, HIGH, LOW)
+    return np.tile(one, periods)
+
+
+def course(
+    own: np.ndarray, floor: float = 0.0, down: float = AT_ONCE, hold_s: float = 0.0
+) -> np.ndarray:
+    drawn = np.empty(4 * own.size)
+    count, _ = _smooth(own, DT_S, floor, AT_ONCE, down, hold_s, 0.0, drawn)
+    return drawn[:count]
+
+
+def test_no_floor_and_ramps_without_limit_change_no_byte() -> None:
+    for own in (wave(20), np.random.default_rng(1).uniform(0.1, 1, 5_000)):
+        drawn = course(own)
+        assert drawn[: own.size].tobytes() == own.tobytes()
+        assert drawn.size <= own.size + 1, "nothing is left to ramp down"
+
+
+@pytest.mark.parametrize(("hold_s", "more"), [(1.0, 0.0747), (2.0, 0.1494)])
+def test_hysteresis_burns_the_time_that_it_holds(hold_s: float, more: float) -> None:
+    drawn = course(wave(), hold_s=hold_s)[: wave().size]
+    assert drawn.sum() / wave().sum() - 1 == pytest.approx(more, abs=1e-4)
+
+
+def test_slow_fall_burns_and_leaves_a_tenth() -> None:
+    drawn = course(wave(), down=0.05 * DT_S)[: wave().size]
+    assert drawn.sum() / wave().sum() - 1 == pytest.approx(0.1374, abs=2e-4)
+    assert np.ptp(drawn) == pytest.approx(0.1, abs=1e-9)
+
+
+def test_work_that_waits_for_the_ramp_is_done_later() -> None:
+    spec = PowerSmoothing(floor=0.0, up_per_s=0.1, down_per_s=1.0, hysteresis_s=0.0)
+    own = np.full(6_000, 1.0)
+    drawn, burnt = smoothed_course(own, DT_S, spec, idle=0.0)
+    # It rises within 10 s, half of whose work waits: 5 s more, and 1 s to fall.
+    assert drawn.size * DT_S == pytest.approx(600 + 5 + 1, abs=0.3)
+    assert np.diff(drawn).max() <= 0.1 * DT_S + 1e-12
+    # What is drawn beyond the work is burnt, all of it.
+    assert drawn.sum() - own.sum() == pytest.approx(burnt, abs=1.5)
+
+
+def test_profile_keeps_its_nodes_and_tells_its_cost() -> None:
+    node = tiny_scenario().facility.node_types["node"]
+    own_w = (np.where(np.arange(3_000) % 100 < 80, 0.9, 0.3) * 2_800 + 100) * 2
+    made = smoothed(profile("a", own_w, n_nodes=2, dt_ms=100), PowerSmoothing(), node)
+    assert made.profile_id == "a~smoothed"
+    assert made.n_nodes == 2
+    steps_w = np.diff(made.power_w.astype(np.float64))
+    # A tenth of the TDP a second, of eight GPUs.
+    assert np.abs(steps_w).max() <= 0.1 * DT_S * 8 * 700 * (1 + 1e-3)
+    assert "of the GPUs' energy burnt" in made.provenance.notes
