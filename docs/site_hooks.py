@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -29,6 +30,8 @@ PLACES = {
 }
 """Where files outside this folder, which pages link to as the repository has them, stand here."""
 FORMULAS = ("theory.md", "nomenclature.md")
+BEHIND = "---\nsearch:\n  boost: 0.2\n---\n\n"
+"""Ranks a page of the reference behind the guides in the search."""
 
 
 def public_names() -> dict[str, list[str]]:
@@ -42,8 +45,11 @@ def public_names() -> dict[str, list[str]]:
 
 
 def on_config(config: Any) -> Any:
-    """Add a page for each front to the navigation, behind the page of Python."""
+    """Add the pages of keys and one for each front to the navigation."""
     (reference,) = (part["Reference"] for part in config["nav"] if "Reference" in part)
+    keys = [{part: _key_page(part)} for part in dict.fromkeys(key_pages()[1].values()) if part]
+    (scenario,) = (part for part in reference if "reference/keys.md" in part.values())
+    scenario["Keys of scenarios"] = ["reference/keys.md", *keys]
     reference.append({"Public names": [{name: _page(name)} for name in public_names()]})
     return config
 
@@ -52,17 +58,15 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages and the notebooks."""
     pages = {
         "reference/commands.md": commands_reference("diploee schema --commands"),
-        "reference/keys.md": markdown_reference(
-            Scenario, "Every key of a scenario file", "diploee schema --markdown"
-        ),
         "reference/sweep_keys.md": markdown_reference(
             SweepSpec, "Every key of a sweep file", "diploee schema --sweep --markdown"
         ),
     }
+    pages = {place: BEHIND + text for place, text in (pages | key_pages()[0]).items()}
     for package, names in public_names().items():
         about = import_module(package).__doc__ or ""
         entries = "\n\n".join(f"::: {package}.{name}" for name in names)
-        pages[_page(package)] = f"# {package}\n\n{about}\n\n{entries}\n"
+        pages[_page(package)] = f"{BEHIND}# {package}\n\n{about}\n\n{entries}\n"
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text("utf-8"))["cells"]
         pages[f"notebooks/{path.stem}.md"] = "\n\n".join(t for c in cells for t in _texts(c))
@@ -76,11 +80,40 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     up = "../" * page.file.src_uri.count("/")
     for place, here in PLACES.items():
         markdown = re.sub(rf"\]\((\.\./)+{re.escape(place)}", f"]({up}{here}", markdown)
+    for anchor, place in key_pages()[1].items():
+        markdown = markdown.replace(f"keys.md#{anchor})", f"{_key_page(place)[10:]}#{anchor})")
     markdown = re.sub(r"(\]\([^)]*notebooks/\w+)\.ipynb", r"\1.md", markdown)
     if page.file.src_uri in FORMULAS:
         markdown = re.sub(r"\$\$(.+?)\$\$", lambda m: _formula(m[1], "block"), markdown, flags=re.S)
         markdown = re.sub(r"\$(.+?)\$", lambda m: _formula(m[1], "inline"), markdown)
     return markdown
+
+
+@cache
+def key_pages() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the pages of a scenario's keys, one for each part, and of each anchor its part."""
+    title, command = "Every key of a scenario file", "diploee schema --markdown"
+    top, *sections = markdown_reference(Scenario, title, command).split("\n## ")
+    part_of, texts = {}, {"": [top]}
+    for section in sections:
+        place = re.search(r"^At `([^`]+)`", section, re.M)
+        keys = place[1].split(".") if place else [""]
+        part = ".".join(keys[:2] if keys[0] == "facility" else keys[:1])
+        part_of[section.partition("\n")[0].lower()] = part
+        texts.setdefault(part, [f"# Keys of `{part}`\n"]).append(section)
+    link = re.compile(r"\]\(#(\w+)\)")
+    pages = {
+        _key_page(part): link.sub(
+            lambda to: f"]({_key_page(part_of[to[1]]).removeprefix('reference/')}#{to[1]})",
+            "\n## ".join(found),
+        )
+        for part, found in texts.items()
+    }
+    return pages, part_of
+
+
+def _key_page(part: str) -> str:
+    return f"reference/keys-{part}.md" if part else "reference/keys.md"
 
 
 def _page(package: str) -> str:
