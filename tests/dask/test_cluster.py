@@ -145,7 +145,8 @@ def test_cluster_that_goes_away_in_a_run_ends_with_one_line_and_keeps_nothing(
     cluster: Cluster, tmp_path: Path, library_folder: Path
 ) -> None:
     cluster.add_worker()
-    scenario = write_scenario(tmp_path / "long.yaml", {"duration": "360 d", "resolution": "1 s"})
+    changes = {"duration": "360 d", "resolution": "0.1 s"}  # more than a minute
+    scenario = write_scenario(tmp_path / "long.yaml", changes)
     out = tmp_path / "run"
     arguments = ("--profiles", library_folder, "--out", out, "--dask", cluster.address)
     process = start("run", scenario, *arguments)
