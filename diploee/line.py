@@ -4,22 +4,23 @@ A run passes it a window of time at a time: the loads give the segments of a win
 these up, and each finished block of power passes the facility's stages. Memory is that of one
 window and the running jobs. `diploee.simulation` opens it and takes its blocks into a run folder.
 
-It knows two times, equal so far: `Scenario.step_ms`, at which all is computed, and
-`Scenario.resolution_ms`, at which it is written.
+It knows two times: `Scenario.step_ms`, at which all is computed, and `Scenario.resolution_ms`, at
+which it is written, the mean of its steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import Protocol
 
 from diploee.annexes import annex
 from diploee.columns import Columns, catalogue
 from diploee.facility import Block, Stage
-from diploee.facility.base import POWER, Stages
+from diploee.facility.base import POWER, Stages, joined
 from diploee.inputs import Inputs
 from diploee.loads.base import Load, OpenLoad, open_loads
 from diploee.loads.jobs.load import JobsLoad
@@ -39,6 +40,17 @@ from diploee.schedule.schedule import Engine
 from diploee.site import open_stages, power_model
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY
+
+STEPS_OF_BLOCK = 1 << 16
+"""Steps that pass the stages at a time where they are finer than the resolution."""
+
+
+class Sink(Protocol):
+    """Takes the blocks of a run in the order of time, such as a file or a metric."""
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +144,11 @@ class Line:
         used = sorted(set[int]().union(*(load.profile_ids for load in loads)))
         return [self.model.library.entries[index].provenance for index in used]
 
+    @property
+    def block_ms(self) -> int:
+        """Time of a block, for which what the causes of events need is kept: a window's [ms]."""
+        return max(self.jobs.window_ms(), MS_PER_DAY)
+
     def windows(self, window_days: float | None, update: Update) -> Iterator[Window]:
         """Yield the segments that start in each window, and its end [ms]."""
         clock, jobs = self.scenario.clock, self.jobs
@@ -154,15 +171,52 @@ class Line:
             baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
+    def written(self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()) -> Iterator[Block]:
+        """Yield blocks at the resolution, each value the mean of its steps, or that at its start.
+
+        `at_step` takes the blocks as they are computed.
+        """
+        n = self.scenario.resolution_ms // self.scenario.step_ms
+        instants = {column.name for column in self.columns if column.kind == "instant"}
+        held, averaged = list[Block](), list[Block]()
+        for block in blocks:
+            for sink in at_step:
+                sink.add(block)
+            if n == 1:
+                yield block
+                continue
+            whole = joined([*held, block])
+            end_ms = whole.t0_ms + len(whole) // n * n * whole.dt_ms
+            held = [whole.part(end_ms, whole.end_ms)] if end_ms < whole.end_ms else []
+            if end_ms > whole.t0_ms:
+                averaged.append(self._averaged(whole.part(whole.t0_ms, end_ms), n, instants))
+            is_last = end_ms == self.scenario.horizon_ms
+            if averaged and (is_last or end_ms - averaged[0].t0_ms >= self.block_ms):
+                yield joined(averaged)
+                averaged = []
+
+    def _averaged(self, block: Block, n: int, instants: Collection[str]) -> Block:
+        columns = {
+            name: values[::n].copy()
+            if name.partition(".")[0] in instants
+            else values.reshape(-1, n).mean(axis=1)
+            for name, values in block.columns.items()
+        }
+        found = Block(block.t0_ms, n * block.dt_ms, columns)
+        if self.services is None:
+            return found
+        # Their latency is missing where nothing arrives: not a mean of steps.
+        return replace(found, columns={**columns, **self.services.values(found)})
+
     def _device_blocks(
         self, windows: Iterator[Window], n_threads: int | None, executor: Executor | None
     ) -> Iterator[Block]:
         """Yield blocks of device power with the columns of the loads."""
+        n, step_ms = self.scenario.resolution_ms // self.scenario.step_ms, self.scenario.step_ms
+        most_ms = max(STEPS_OF_BLOCK // n, 1) * n * step_ms if n > 1 else self.scenario.horizon_ms
         block_intervals = None  # a transform sets its blocks itself
         if self.model.fft_lengths is None:
-            # What the causes of events need is kept for a block: a window's default length.
-            block_ms = max(self.jobs.window_ms(), MS_PER_DAY)
-            block_intervals = max(1, block_ms // self.model.dt_ms)
+            block_intervals = max(1, self.block_ms // self.model.dt_ms)
         for power in power_stream(
             self.model,
             windows,
@@ -170,7 +224,9 @@ class Line:
             executor=executor,
             block_intervals=block_intervals,
         ):
-            block = device_block(power, self.model.facility)
-            values = (load.values(block) for load in self.loads)
-            columns = dict(chain(block.columns.items(), *(of.items() for of in values)))
-            yield Block(block.t0_ms, block.dt_ms, columns)
+            whole = device_block(power, self.model.facility)
+            for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
+                block = whole.part(begin_ms, min(begin_ms + most_ms, whole.end_ms))
+                values = (load.values(block) for load in self.loads)
+                columns = dict(chain(block.columns.items(), *(of.items() for of in values)))
+                yield Block(block.t0_ms, block.dt_ms, columns)

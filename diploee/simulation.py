@@ -6,20 +6,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from diploee.columns import catalogue
-from diploee.facility import Block, Stage
+from diploee.columns import catalogue, find_column
+from diploee.errors import InputError
+from diploee.facility import Stage
+from diploee.facility.base import POWER
 from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
-from diploee.line import Line
+from diploee.line import Line, Sink
 from diploee.loads.base import OpenLoad
 from diploee.loads.jobs.drawn import MOST_KEPT
 from diploee.loads.jobs.load import JOBS_PER_WINDOW, MOST_DRAWS
@@ -28,12 +31,16 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
+from diploee.metrics.bands import profile_support
 from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
+from diploee.metrics.limits import LimitReport, Limits, load_limits
+from diploee.metrics.limits.watch import LimitWatch, asks_for_peak, at_needed_step
 from diploee.metrics.run_metrics import RunMetrics
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, MANIFEST, METRICS_FILE, Run, open_run
 from diploee.outputs.folder import (
+    LIMITS_FILE,
     RUN_FOLDER,
     build_manifest,
     default_folder,
@@ -53,14 +60,6 @@ from diploee.schedule.context import DRAW_MS, Controller
 from diploee.schedule.schedule import Engine
 from diploee.site import flexible_controller, open_stages, rated_w, settle
 from diploee.units import MS_PER_DAY, W_PER_MW
-
-
-class Sink(Protocol):
-    """Takes the blocks of a run in the order of time, such as a file or a metric."""
-
-    def add(self, block: Block) -> None:
-        """Take in a block."""
-        ...
 
 
 def simulate(
@@ -83,6 +82,8 @@ def simulate(
     window_days: float | None = None,
     controller: Controller | None = None,
     loads: Sequence[OpenLoad] = (),
+    limits: Sequence[Limits] = (),
+    at_most_s: float | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
 
@@ -125,6 +126,10 @@ def simulate(
         Acts on the jobs of all pools, before their policies.
     loads : sequence of callable
         Open further loads of a scenario with its inputs, behind the profiles of a library.
+    limits : sequence of Limits
+        Checked while the run passes, at the step that they need, with those of the scenario.
+    at_most_s : float, optional
+        A run that is forecast to take longer is refused [s].
 
     Returns
     -------
@@ -134,11 +139,13 @@ def simulate(
     Raises
     ------
     InputError
-        If the scenario, the profiles or the output folder are not usable.
+        If the scenario, the profiles or the output folder are not usable, or it takes too long.
     OutputError
         If the folder can't be written; nothing is kept then.
     """
     watch = Stopwatch(progress or Progress())
+    limits = [*map(partial(_limits_of, scenario), scenario.limits), *limits]
+    scenario = at_needed_step(scenario, stages, limits)
     numbered = (lambda: default_folder(scenario.name, scenario.sha256())) if out is None else None
     place = default_folder(scenario.name, scenario.sha256()) if out is None else out
     with writing(force) as files:
@@ -149,21 +156,32 @@ def simulate(
             size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
+            kept_controller, kept_policies = deepcopy((controller, policies))
             line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
             if by_load:
                 line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
             line.jobs.watch = watch
+            _check_time(line, engine, jobs_file, len(limits), at_most_s)
             needed_mb = _expected_mb(line, jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
         for text in overfull_pools(scenario.facility, scenario.clock, line.jobs.streams):
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
             rated_power_w = rated_w(scenario, inputs.weather_year, stages)
+            peak_mw = None
+            if any(asks_for_peak(each, scenario) for each in limits):
+                coarse = scenario.model_copy(update={"step": None})
+                opened = Line.open(
+                    coarse, inputs, engine, kept_policies, stages, kept_controller, loads
+                )
+                peak_mw = _peak_mw(opened, n_threads, executor)
+            watches = _watches(line, limits, rated_power_w, peak_mw)
             taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file)
             windows = line.windows(window_days, update)
             if event_windows:
                 windows = taken.searched(windows)
-            for block in line.blocks(windows, n_threads, executor):
+            at_step = (taken.meters, *watches)
+            for block in line.written(line.blocks(windows, n_threads, executor), at_step):
                 block = taken.causes.by_load(block) if by_load else block
                 with watch.lap("files and metrics"):
                     for sink in (*taken.sinks, *sinks):
@@ -173,6 +191,10 @@ def simulate(
         if size is not None:  # the scenario of the manifest has its size already
             manifest["size"] = size.model_dump(mode="json")
         write_json(new.path / METRICS_FILE, found)
+        if watches:
+            boundary = find_column(POWER, line.columns)[0].boundary or "unknown"
+            reports = [(each.limits, each.report(found, boundary)) for each in watches]
+            write_json(new.path / LIMITS_FILE, limits_entries(reports))
         write_json(new.path / MANIFEST, {**manifest, "timing": watch.stages})
     return open_run(new.place)
 
@@ -190,7 +212,7 @@ class _Taken:
         jobs_file: bool,
     ) -> None:
         self._line, self._folder = line, folder
-        scenario, clock, jobs = line.scenario, line.scenario.clock, line.jobs
+        scenario, clock, jobs = line.scenario, line.scenario.written_clock, line.jobs
         self._head = {
             "scenario": scenario.name,
             "scenario_sha256": scenario.sha256(),
@@ -198,7 +220,8 @@ class _Taken:
         }
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
         closing.enter_context(series)
-        attribution = Attribution(scenario, line.model, jobs, line.services, line.further)
+        model = replace(line.model, dt_ms=scenario.resolution_ms)
+        attribution = Attribution(scenario, model, jobs, line.services, line.further)
         self.causes = Causes(attribution, line.stages)
         jobs.sinks.append(self.causes.take)
         self._metrics = RunMetrics(
@@ -210,6 +233,7 @@ class _Taken:
             self.causes,
             jobs.transient,
         )
+        self.meters: Sink = self._metrics.stages
         self.sinks: list[Sink] = [series, self._metrics]
         if jobs_file and scenario.streams:
             streams = jobs.streams
@@ -247,6 +271,71 @@ class _Taken:
         return found
 
 
+def _limits_of(scenario: Scenario, name: str) -> Limits:
+    """Return limits that a scenario names: a file beside it, or a preset."""
+    beside = scenario.folder / name
+    return load_limits(beside if beside.exists() else name)
+
+
+def _watches(
+    line: Line,
+    limits: Sequence[Limits],
+    rated_power_w: float,
+    peak_mw: float | None,
+) -> list[LimitWatch]:
+    """Return what checks limits while a run passes."""
+    scenario = line.scenario
+    names = {column.name for column in line.columns}
+    of_run = scenario, profile_support(line.readings), (rated_power_w / W_PER_MW, "rated power")
+    return [
+        LimitWatch(each, *of_run, names, line.jobs.transient, peak_mw=peak_mw) for each in limits
+    ]
+
+
+def _peak_mw(line: Line, n_threads: int | None, executor: Executor | None) -> float:
+    """Return the peak of a site, the largest of its means once it has filled up [MW]."""
+    most_w = 0.0
+    windows = line.windows(None, lambda *_: None)
+    for block in line.blocks(windows, n_threads, executor):
+        n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
+        most_w = max(most_w, float(block.columns[POWER][n_left_out:].max(initial=0.0)))
+    return most_w / W_PER_MW
+
+
+def _check_time(
+    line: Line, engine: Engine, jobs_file: bool, n_watched: int, at_most_s: float | None
+) -> None:
+    """Refuse a run that is forecast to take longer than asked for, and say what takes less."""
+    if at_most_s is None:
+        return
+    scenario, plans = line.scenario, line.plans
+    jobs_per_day = line.jobs.streams.jobs_per_day
+    time_s = _forecast(scenario, jobs_per_day, plans, engine, jobs_file, n_watched).time_s
+    if time_s <= at_most_s:
+        return
+    days = scenario.horizon_ms / MS_PER_DAY
+    fewer = max(int(days * at_most_s / time_s), 1)
+    raise InputError(
+        f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s, "
+        f"more than --at-most {at_most_s / 60:g}; raise it, or set duration to '{fewer} d', which "
+        "can only show that limits are not met, or a coarser step, which leaves some inconclusive"
+    )
+
+
+def limits_entries(reports: Sequence[tuple[Limits, LimitReport]]) -> dict[str, Any]:
+    """Return the content of ``limits.json``."""
+    return {
+        "checked": [
+            {
+                "limits": limits.model_dump(mode="json", exclude_defaults=True),
+                "verdict": report.verdict,
+                "report": asdict(report),
+            }
+            for limits, report in reports
+        ]
+    }
+
+
 def _expected_mb(line: Line, jobs_file: bool) -> float:
     """Estimate the size of the run folder [MB]."""
     scenario, n_days = line.scenario, line.scenario.horizon_ms / MS_PER_DAY
@@ -277,6 +366,9 @@ S_PER_JOB: dict[Engine, float] = {"simpy": 7.2e-6, "compiled": 2.1e-6}
 """To start, with what services load; per span that a stream draws, per interval of a pool, per
 piece of time of a service (more where a target is matched), and per job: fitted to days, months and
 years of the shipped scenarios on one core."""
+
+S_PER_STEP, S_PER_STEP_OF_STAGE, S_PER_STEP_OF_LIMITS = 0.15e-6, 0.03e-6, 0.1e-6
+"""Per step finer than the resolution: of power, of each stage, and of each file of limits."""
 
 REFERENCE_S = 0.020
 """Time of the task of `_slowness` on that core."""
@@ -354,7 +446,7 @@ def check(
 ) -> _Checked:
     """Read and check all that a run of a scenario needs, without simulating."""
     inputs = load_inputs(scenario, library)
-    scenario = settle(scenario, inputs)
+    scenario = at_needed_step(settle(scenario, inputs))
     streams = JobStreams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
@@ -373,6 +465,7 @@ def _forecast(
     plans: Sequence[ServicePlan],
     engine: Engine,
     jobs_file: bool,
+    n_watched: int = 0,
 ) -> Forecast:
     """Return what a run takes, from the number of its jobs and the pieces of its services."""
     clock = scenario.clock
@@ -388,13 +481,18 @@ def _forecast(
     time_s += S_PER_SPAN * n_spans + S_PER_JOB[engine] * n_jobs
     time_s += S_PER_PIECE * n_pieces + S_PER_PIECE_MATCHED * n_matched
     time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
+    if scenario.step_ms < scenario.resolution_ms:
+        of_step_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
+        of_step_s += S_PER_STEP_OF_LIMITS * n_watched
+        time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
     n_kept = min(n_jobs, MOST_KEPT * len(scenario.streams))
     window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)
     memory_b: float = (
         B_PER_PIECE * n_pieces + B_PER_PIECE_MATCHED * n_matched + B_PER_KEPT_JOB * n_kept
     )
     window_ms = min(MOST_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY)
-    n_rows: float = min(scenario.n_intervals, window_ms / scenario.resolution_ms, BLOCK_INTERVALS)
+    n_steps = scenario.horizon_ms // scenario.step_ms
+    n_rows: float = min(n_steps, window_ms / scenario.step_ms, BLOCK_INTERVALS)
     memory_b += B_PER_BLOCK_INTERVAL * n_rows * len(scenario.facility.pools)
     files = (scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs if jobs_file else 0)
     return Forecast(

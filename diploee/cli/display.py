@@ -89,8 +89,11 @@ def _with_rate(text: str, elapsed_s: float) -> str:
 
 
 def show_run(run: Run) -> None:
-    """Print what answers first, the pools, the warnings, and where the files are."""
+    """Print verdicts, what answers first, the pools, the warnings, and where the files are."""
     console, (answer, *others) = Console(), run.sections()
+    for report in run.verdicts:
+        for line in (*report.head(), *report.lines(), ""):
+            console.print(escape(line), soft_wrap=True)
     table = titled_table(run.scenario.name, ("", "", "", ""), 1, show_header=False, box=None)
     table.columns[3].justify = "left"
     for figure in answer.figures:

@@ -10,13 +10,13 @@ import typer
 
 from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
-from diploee.metrics.limits import LimitReport, check_limits, load_limits, shipped_limits
+from diploee.metrics.limits import LimitReport, load_limits, shipped_limits
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import open_run
 from diploee.reports.limit_charts import SweepVerdicts, share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
 
-EXIT_CODES = {"violated": 3, "not assessable": 4}
+EXIT_CODES = {"not met": 3, "inconclusive": 4}
 
 
 LIMITS = typer.Argument(
@@ -38,7 +38,7 @@ def limits_command(
         bool,
         typer.Option(
             "--fail",
-            help="Exit with 3 if a limit is violated, else with 4 if one is not assessable.",
+            help="Exit with 3 if a limit is not met, else with 4 if one is inconclusive.",
         ),
     ] = False,
     as_json: Json = False,
@@ -53,7 +53,7 @@ def limits_command(
     if is_sweep(run_dir):
         _show_sweep(sweep_verdicts(read_sweep(run_dir), loaded), fail, as_json)
         return
-    report = check_limits(open_run(run_dir), loaded)
+    report = open_run(run_dir).limits(loaded)
     print_result(report.as_dict(), (*report.head(), *report.lines()), as_json=as_json)
     _end([report], fail)
 

@@ -68,6 +68,23 @@ def run_command(
             "--by-load", help="Also keep the power of each stream and service, for the report."
         ),
     ] = False,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limits",
+            metavar="NAME",
+            help="Check the run against limits, a preset or a file, at the step that they need; "
+            "may be repeated.",
+            autocompletion=shipped_names("limits"),
+        ),
+    ] = None,
+    at_most: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="Stop before a run that is forecast to take longer; 10 with limits.",
+        ),
+    ] = None,
     dask: Annotated[
         str | None,
         typer.Option(
@@ -81,9 +98,11 @@ def run_command(
 ) -> None:
     """Simulate the power of a data center and write the results to a folder."""
     from diploee.cli.display import ProgressBars, show_run
+    from diploee.metrics.limits import load_limits
     from diploee.profiles import ProfileLibrary
     from diploee.progress import Progress
     from diploee.simulation import simulate
+    from diploee.units import S_PER_MIN
 
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))
@@ -92,6 +111,8 @@ def run_command(
         typer.echo(
             "note: --engine compiled gives the same start times, power and metrics sooner", err=True
         )
+    if at_most is None and (limits or resolved.limits):
+        at_most = AT_MOST_MIN
     with _executor(dask) as executor:
         result = simulate(
             resolved,
@@ -103,10 +124,13 @@ def run_command(
             by_load=by_load,
             executor=executor,
             progress=ProgressBars() if show else Progress(),
+            limits=[load_limits(name) for name in limits or ()],
+            at_most_s=None if at_most is None else at_most * S_PER_MIN,
         )
     if as_json:
         content = {
             "folder": str(result.folder),
+            "limits": [report.as_dict() for report in result.verdicts],
             "warnings": result.manifest["warnings"],
             "metrics": result.metrics,
         }
@@ -114,6 +138,9 @@ def run_command(
     elif show:
         show_run(result)
 
+
+AT_MOST_MIN = 10.0
+"""A run that is checked against limits takes so long at most [min], where nobody says."""
 
 LONG_NODE_H = 10_000_000
 """Node hours of jobs from which a run is called long: SimPy takes them in some 10 s."""

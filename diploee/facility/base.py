@@ -85,6 +85,15 @@ class Block(Brief):
         return Block(begin_ms, self.dt_ms, {k: v[rows] for k, v in self.columns.items()})
 
 
+def joined(blocks: Sequence[Block]) -> Block:
+    """Return adjoining blocks as one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    first = blocks[0]
+    columns = {name: np.concatenate([b.columns[name] for b in blocks]) for name in first.columns}
+    return Block(first.t0_ms, first.dt_ms, columns)
+
+
 @dataclass(frozen=True)
 class Site(Brief):
     """The facility, as far as a stage may know it."""
@@ -186,6 +195,10 @@ class StageSpec(Kind):
     def open(self, site: Site) -> Any:  # noqa: ARG002
         """Return the stage as it stands in a facility."""
         return self
+
+    def needed_step_ms(self) -> int | None:
+        """Return the coarsest step at which it can be computed [ms]; None for any."""
+        return None
 
     def start(self) -> Any:
         """Return its state at the start of a run; none."""

@@ -76,6 +76,9 @@ class Support:
     averaging_window_s: float  # longest of the readings; 0 where they are not averaged
     readings_hz: float  # what these support at most
     step_s: float = 0.0  # interval of the series; 0 for the profiles alone
+    # Up to where the finest profile has detail, and whether that is synthesised
+    detail_hz: float = np.inf
+    is_synthesised: bool = False
 
     def at_resolution(self, step_ms: int) -> Support:
         """Return what is left in a series of interval means."""
@@ -105,6 +108,16 @@ class Support:
     def is_lower_bound(self, window_s: float) -> bool:
         """Say whether a step over a window is smeared by the readings, so a lower bound."""
         return window_s < self.min_step_s * (1 - _ROUNDING)
+
+    def scope(self, high_hz: float, seen_hz: float) -> str:
+        """Return on what detail a band up to `high_hz` is seen to `seen_hz`, where not on all."""
+        if high_hz <= self.readings_hz * (1 + _ROUNDING):
+            return ""
+        words = f"to {min(self.readings_hz, seen_hz):.2g} Hz on measured detail"
+        if self.detail_hz > self.readings_hz and seen_hz > self.readings_hz:
+            of = "synthesised" if self.is_synthesised else "finer"
+            words += f", to {min(self.detail_hz, seen_hz):.2g} Hz on {of} detail"
+        return words
 
     def block(self) -> dict[str, Any]:
         """Return the `bandwidth` block."""
@@ -144,7 +157,11 @@ def profile_support(readings: Iterable[Readings | Provenance]) -> Support:
     if window_s > 0:
         trusted_hz = min(trusted_hz, TRUSTED_WINDOWS / window_s)
     min_step_s = max(2 * window_s, 0.5 / flagged_hz if flagged_hz > 0 else np.inf)
-    return Support(trusted_hz, flagged_hz, float(min_step_s), window_s, flagged_hz)
+    detail_hz = max(bandwidth for _, bandwidth in limits)
+    return Support(
+        trusted_hz, flagged_hz, float(min_step_s), window_s, flagged_hz,
+        detail_hz=detail_hz, is_synthesised=any(window == 0 for window, _ in limits),
+    )  # fmt: skip
 
 
 METHOD = (

@@ -218,7 +218,7 @@ def flexibility_metrics(
 ) -> FlexibilityMetrics:
     """Return what measures a run beside the same run without control."""
     assert scenario.flexibility is not None
-    clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
+    clock, events = scenario.written_clock, scenario.flexibility.events_in(scenario.clock)
     tolerated = [of_class.job_class.flexibility for of_class in classes]
     jobs = FlexibleJobs(tolerated, events, clock.wall, clock.horizon_ms)
     return FlexibilityMetrics(events, clock.wall, signals, jobs)

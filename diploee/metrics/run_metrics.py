@@ -224,6 +224,8 @@ class RunMetrics:
     The facility's power is `facility_power_w`, behind its stages, and `rated_w` the rated power
     there [W]; the power of a pool is its devices'. `readings` are the provenances of the profiles
     that the run may use, which decide what is reported; the grid's extremes leave out `transient`.
+    Its blocks are at the run's resolution; `stages`, the stages' meters, are a sink of their own,
+    of blocks at its step.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class RunMetrics:
         transient: Transient | None = None,
     ) -> None:
         self._causes, self._transient = causes, transient
-        self._stages = StageMeters(stages, own_blocks())
+        self.stages = StageMeters(stages, own_blocks())
         self._whole = FacilityMetrics(rated_w, clock.step_ms)
         self._pools: dict[str, FacilityMetrics] = {}
         if len(facility.pools) > 1:
@@ -265,7 +267,6 @@ class RunMetrics:
     def add(self, block: Block) -> None:
         """Take in a block."""
         columns = block.columns
-        self._stages.add(block)
         self._whole.add(columns[POWER], columns["utilization"])
         pools_w = {self._only_pool: columns["it_power_w"]} if self._only_pool else {}
         for name, of_pool in self._pools.items():
@@ -293,7 +294,7 @@ class RunMetrics:
             }
         if self._poi is not None:
             found |= self._poi.blocks()
-        return found | self._stages.blocks()
+        return found | self.stages.blocks()
 
 
 def _of_loads(loads: Sequence[Load], pool: str | None = None) -> dict[str, Any]:

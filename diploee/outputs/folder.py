@@ -34,7 +34,15 @@ SCHEMA_VERSION = 1
 METRICS_FILE = "metrics.json"
 RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
 MANIFEST = "manifest.json"
-ENTRIES = ("facility.parquet", "jobs.parquet", MANIFEST, METRICS_FILE, "zooms/*.parquet")
+LIMITS_FILE = "limits.json"
+ENTRIES = (
+    "facility.parquet",
+    "jobs.parquet",
+    MANIFEST,
+    METRICS_FILE,
+    LIMITS_FILE,
+    "zooms/*.parquet",
+)
 """All that a run folder may hold, as patterns; with anything else it is never replaced."""
 
 RUN_FOLDER = FolderKind(

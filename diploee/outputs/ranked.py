@@ -439,13 +439,15 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
                 "When": moment(found.time or None, step_ms),
                 "Violations": f"{found.violations:,}",
                 "Coverage, source, cause": "; ".join(
-                    filter(None, (found.note, found.source, found.cause))
+                    filter(None, (found.note, found.scope, found.source, found.cause))
                 ),
             }
             figures += [Figure(item, text, quantity=name) for name, text in cells.items()]
-        for k, (_, text, why) in enumerate(report.unchecked, start=len(report.results) + 1):
+        open_ = [("inconclusive", *of) for of in report.unchecked]
+        open_ += [("not covered", *of) for of in report.outside]
+        for k, (word, _, text, why) in enumerate(open_, start=len(report.results) + 1):
             figures += [
-                Figure(f"{k}. {text}", "not assessable", quantity="Verdict"),
+                Figure(f"{k}. {text}", word, quantity="Verdict"),
                 Figure(f"{k}. {text}", why, quantity="Coverage, source, cause"),
             ]
         name = f"{report.name or 'limits'}: {report.verdict.upper()} ({report.counts()})"
@@ -453,8 +455,8 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
         note = " ".join(f"{line}." for line in report.head()[1:])
         tables.append(Table(title, tuple(figures), note, "Limit"))
     notes = (
-        "Kept: all that a limit speaks of is seen, and nothing beyond it. Not assessable: the "
-        "profiles or the resolution show a part alone, and nothing there is beyond the limit.",
+        "Met: all of a limit that this kind of model covers is seen over a whole year, and nothing "
+        "is beyond it. Inconclusive: the run shows a part alone, and nothing there is beyond it.",
     )
     return Section("limits", "Limits", (), tuple(tables), ("limits",), notes)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from diploee.annexes import annex
 from diploee.columns import Columns, find_column
@@ -17,9 +18,9 @@ from diploee.errors import Brief, InputError, ScenarioError, did_you_mean, one_l
 from diploee.metric import Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
-from diploee.outputs.folder import MANIFEST, METRICS_FILE, SCHEMA_VERSION
+from diploee.outputs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
-from diploee.outputs.records import Manifest, metrics_record
+from diploee.outputs.records import LimitsRecord, Manifest, metrics_record
 from diploee.outputs.sections import Section, as_html
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.plain_data import KeyPath, Record, checked_record, grouped, read_json
@@ -113,9 +114,31 @@ class Run(Brief):
         unit = declared.unit if declared.factor == 1 else ""
         return Measured(key, self.values[key], unit, declared.label)
 
+    @cached_property
+    def verdicts(self) -> tuple[LimitReport, ...]:
+        """What was found of limits while the run passed, at its step; none without `limits`."""
+        return tuple(
+            TypeAdapter(LimitReport).validate_python(of["report"]) for of in self._stored_limits
+        )
+
+    @cached_property
+    def _stored_limits(self) -> list[dict[str, Any]]:
+        path = self.folder / LIMITS_FILE
+        if not path.exists():
+            return []
+        found: list[dict[str, Any]] = self._json(LIMITS_FILE, LimitsRecord)["checked"]
+        return found
+
     def limits(self, limits: Limits | Path | str) -> LimitReport:
-        """Check the run against limits: loaded ones, their file, or the name of a preset."""
-        return check_limits(self, limits if isinstance(limits, Limits) else load_limits(limits))
+        """Check the run against limits: loaded ones, their file, or the name of a preset.
+
+        What was checked while the run passed is given as it was found then, at the run's step.
+        """
+        loaded = limits if isinstance(limits, Limits) else load_limits(limits)
+        asked = loaded.model_dump(mode="json", exclude_defaults=True)
+        stored = zip(self._stored_limits, self.verdicts, strict=True)
+        found = next((report for of, report in stored if of["limits"] == asked), None)
+        return found or check_limits(self, loaded)
 
     def export(
         self,
@@ -167,7 +190,7 @@ class Run(Brief):
         """Return the results as sections, the answer first; verdicts of `limits` among them."""
         from diploee.outputs.ranked import run_sections
 
-        return run_sections(self, limits)
+        return run_sections(self, limits or self.verdicts)
 
     def _repr_html_(self) -> str:
         return as_html(f"{self.scenario.name}, {self.folder}", self.sections())

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, create_model
 
 from diploee.errors import shown
 from diploee.metrics.catalogue import declared_metrics, own_blocks
+from diploee.metrics.limits.report import LimitReport
 from diploee.plain_data import SHA256, Record
 from diploee.profiles import Provenance
 from diploee.tables import MAX_SIZE
@@ -51,6 +52,17 @@ class _StageMetric(Record):
     view: Literal["main", "table", "detail"]
     factor: Number
     of_means: bool
+
+
+class _Checked(Record, strict=False):
+    limits: dict[str, Any]
+    report: LimitReport
+
+
+class LimitsRecord(Record):
+    """``limits.json``: what was found of limits while the run passed."""
+
+    checked: list[_Checked]
 
 
 class Manifest(Record):

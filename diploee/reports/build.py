@@ -12,7 +12,7 @@ from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
 from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
-from diploee.metrics.limits import LimitReport, check_limits, load_limits
+from diploee.metrics.limits import LimitReport, load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import run_files
 from diploee.outputs.ranked import limits_section, run_sections
@@ -278,7 +278,7 @@ def _runs_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of runs, side by side where there are several, with their charts."""
     loaded = [load_limits(name) for name in names]
-    verdicts = [[check_limits(run.run, limits) for limits in loaded] for run in runs]
+    verdicts = [[run.run.limits(limits) for limits in loaded] for run in runs]
     by_run = {
         run.label: {section.id: section for section in run_sections(run.run, of_run)}
         for run, of_run in zip(runs, verdicts, strict=True)

@@ -27,7 +27,6 @@ from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.metrics.demand import load_factor, rated_of
-from diploee.metrics.limits import check_limits, load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import refuse_in_run, run_files
 from diploee.outputs.ranked import RunView, limits_section, provenance
@@ -62,7 +61,7 @@ Entry = Mapping[str, Any]
 def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> Report:
     """Return the data sheet of a run."""
     view, quarters = RunView(run, MEGAWATT), _Quarters.of(run)
-    demands = [check_limits(run, load_limits(name)) for name in limits]
+    demands = [run.limits(name) for name in limits]
     sections = [
         Section("site", "Site and applicant", tuple(_site(run))),
         Section("connection", "Connection", tuple(_connection(run))),

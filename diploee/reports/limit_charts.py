@@ -14,7 +14,7 @@ import numpy as np
 
 from diploee.drawing.charts import INK, Axis, Bars, Chart, Line, Panel, colour
 from diploee.errors import InputError, plural
-from diploee.metrics.limits import LimitReport, LimitResult, Limits, check_limits, load_limits
+from diploee.metrics.limits import LimitReport, LimitResult, Limits, load_limits
 from diploee.metrics.limits.check import NotAssessable
 from diploee.metrics.limits.report import seen_by
 from diploee.outputs import open_run
@@ -27,7 +27,7 @@ from diploee.reports.sweep_data import RUNS_FOLDER, SweepData, moving_axes, poin
 WIDTH = 18
 """Characters of a line of a name below its bar."""
 
-VERDICTS = ("violated", "not assessable", "kept")
+VERDICTS = ("not met", "inconclusive", "met")
 POWER_LEVEL = "power"
 """Kind of a limit on power itself."""
 
@@ -80,7 +80,7 @@ def limit_charts(runs: Sequence[RunData], verdicts: Sequence[Sequence[LimitRepor
                 f"Worst of each limit: {reports[0].name or 'limits'}",
                 "The worst value that is seen, in percent of its limit (of a least allowed value, "
                 "the limit in percent of it). Above the dashed line is a violation; below it is "
-                "kept only where the table says so.",
+                "met only where the table says so.",
                 (Panel(Axis("Limit", "category"), y_axis, (*bars, limit)),),
             )
         )
@@ -129,7 +129,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> SweepVerdicts:
             raise InputError(
                 f"{place}: keeps no power series to check against limits; sweep with 'keep: series'"
             )
-        found = (str(row["run"]), check_limits(open_run(place), limits))
+        found = (str(row["run"]), open_run(place).limits(limits))
         grouped.setdefault(tuple(row[axis] for axis in sweep.axes), []).append(found)
     return SweepVerdicts(limits, list(grouped), list(grouped.values()))
 
@@ -149,8 +149,8 @@ def sweep_limits_section(sweep: SweepData, names: Sequence[str]) -> Section | No
             figures += [
                 *(Figure(item or "all", n, quantity=name, pattern="{:,.0f}")
                   for name, n in cells.items()),
-                Figure(item or "all", 100 * counts["violated"] / n_runs, "%",
-                       quantity="share violated", pattern="{:.1f}"),
+                Figure(item or "all", 100 * counts["not met"] / n_runs, "%",
+                       quantity="share not met", pattern="{:.1f}"),
             ]  # fmt: skip
         title = f"{found.limits.name or name}: {share_line(found)}"
         tables.append(Table(title, tuple(figures), first="Point"))
@@ -162,5 +162,5 @@ def share_line(found: SweepVerdicts) -> str:
     counts = found.counts()
     n_runs = sum(counts.values())
     others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
-    share = 100 * counts["violated"] / n_runs
-    return f"violated in {counts['violated']} of {plural(n_runs, 'run')} ({share:.1f} %), {others}"
+    share = 100 * counts["not met"] / n_runs
+    return f"not met in {counts['not met']} of {plural(n_runs, 'run')} ({share:.1f} %), {others}"

@@ -54,6 +54,12 @@ def cross_problems(scenario: Scenario) -> Problems:
     if known and facility.size is None:
         yield from _answer_problems(scenario)
     yield from _divides(scenario, scenario.resolution_ms, ("resolution",))
+    if scenario.resolution_ms % scenario.step_ms:
+        yield (
+            ("step",),
+            f"{scenario.step_ms / 1000:g} s does not divide the resolution of "
+            f"{scenario.resolution_ms / 1000:g} s; give one that does, or leave it out",
+        )
 
 
 def _pool_problems(scenario: Scenario, name: str) -> Problems:
@@ -291,11 +297,11 @@ def _deadline_problems(scenario: Scenario, stream: JobStream, key_path: KeyPath)
 def _smoothing_problems(scenario: Scenario, stream: JobStream, key_path: KeyPath) -> Problems:
     if stream.power_smoothing is None:
         return
-    if scenario.resolution_ms > COARSEST_MS:
+    if scenario.step_ms > COARSEST_MS:
         yield (
             (*key_path, "power_smoothing"),
-            f"acts within seconds, which intervals of {scenario.resolution_ms / 1000:g} s do not "
-            f"show; set resolution to {COARSEST_MS // 1000} s or less",
+            f"acts within seconds, which intervals of {scenario.step_ms / 1000:g} s do not "
+            f"show; set step to {COARSEST_MS // 1000} s or less",
         )
     name = scenario.facility.pools[stream.pool].node_type
     node = scenario.facility.node_types.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from itertools import pairwise
 from pathlib import Path
@@ -462,7 +462,19 @@ class Scenario(Model):
         "queue, jobs and instances that it leaves. The run begins empty if absent."
     )
     resolution: ResolutionMs = Field(
-        default=60_000, description="Interval of the power series, 0.1 s to 1 h."
+        default=60_000,
+        description="Interval of the power series as it is written, 0.1 s to 1 h.",
+    )
+    step: ResolutionMs | None = optional(
+        "Interval at which loads, stages, limits and batteries are computed, 0.1 s to the "
+        "resolution; what is written are means of its steps. If absent, the resolution, or less "
+        "where a stage or limits of the run need it."
+    )
+    limits: tuple[str, ...] = Field(
+        default=(),
+        description="Limits that a run is checked against at the step that they need: names of "
+        "presets, or files of limits.",
+        exclude_if=lambda value: not value,
     )
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Seed of every random draw.")
     flexibility: Flexibility | None = optional(
@@ -494,8 +506,8 @@ class Scenario(Model):
 
     @property
     def step_ms(self) -> int:
-        """Interval at which loads, stages and measures are computed [ms]: the resolution so far."""
-        return self.resolution_ms
+        """Interval at which loads, stages and limits are computed [ms]."""
+        return self.step or self.resolution_ms
 
     @property
     def horizon_ms(self) -> int:
@@ -528,6 +540,11 @@ class Scenario(Model):
         return RunClock(
             self.start, self.facility.zone, self.horizon_ms, self.step_ms, self.warm_up_ms
         )
+
+    @property
+    def written_clock(self) -> RunClock:
+        """Span of the run, and the interval at which it is written."""
+        return replace(self.clock, step_ms=self.resolution_ms)
 
     @property
     def start_with_zone(self) -> datetime:

@@ -129,7 +129,9 @@ class JobsLoad:
         self._synchronous = SynchronousMetrics(self.streams, names) if names else None
         self._length = QueueLength()
         asked = {p: self.streams.asked_nodes(n) for p, n in enumerate(scenario.facility.pools)}
-        self.transient = Transient(scenario.clock, {p: n for p, n in asked.items() if n > 0})
+        self.transient = Transient(
+            scenario.written_clock, {p: n for p, n in asked.items() if n > 0}
+        )
 
     @property
     def calendars(self) -> dict[str, HourlyRates]:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import (
@@ -20,12 +20,12 @@ from pydantic import (
 from diploee.clock import WallClock
 from diploee.errors import Brief, InputError
 from diploee.facility.base import naming
-from diploee.measures.distribution import Exceedance
+from diploee.measures.distribution import ROUNDING, Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
-from diploee.metrics.bands import Support
+from diploee.metrics.bands import FLAGGED_STEPS, TRUSTED_WINDOWS, Support
 from diploee.metrics.changes import Key
 from diploee.model import Model
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 Positive = Annotated[float, Field(gt=0)]
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -52,6 +52,17 @@ MARKS: dict[Mark, str] = {
 
 class NotAssessable(Exception):  # noqa: N818  # no error: an answer
     """A quantity that a run does not show; the text says why."""
+
+
+class Outside(NotAssessable):
+    """A quantity that no run of this kind of model shows; the text says why."""
+
+
+class Said(NamedTuple):
+    """What of a limit the run does not show (`note`), and what no run of this model does."""
+
+    note: str = ""
+    scope: str = ""
 
 
 class Band(Model):
@@ -87,6 +98,9 @@ class Shown(Brief):
     has_reactive: bool  # it has reactive power
     rated_mw: float = 0.0  # 0 where there is none
     exports: bool = False  # its power goes below 0
+    # What a percentage of the peak is of [MW], and what that is; 0 and why where there is none
+    whole_mw: float = 0.0
+    whole: str = ""
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
@@ -98,33 +112,36 @@ class Shown(Brief):
         if reason := self.clock.why_not_aligned(interval_ms):
             raise NotAssessable(reason)
 
-    def step_note(self, span_ms: int, between_points: bool = False) -> str:
-        """Return why what happens within a time, or between two points, is a lower bound."""
-        if between_points and span_ms < 2 * self.clock.step_ms:
-            return (
-                f"lower bound: means over {self.clock.step_s:g} s smear steps under "
-                f"{2 * self.clock.step_s:g} s"
+    def steps(self, span_ms: int, between_points: bool = False) -> Said:
+        """Return what is to be said of what happens within a time, or between two points."""
+        clock, support = self.clock, self.support
+        note = scope = ""
+        if between_points and span_ms < 2 * clock.step_ms and clock.step_ms > PROFILE_STEP_MS:
+            note = f"lower bound: means over {clock.step_s:g} s smear steps under " + (
+                f"{2 * clock.step_s:g} s"
             )
-        if not self.support.is_lower_bound(span_ms / MS_PER_S):
-            return ""
-        return f"lower bound: the profiles smear steps under {self.support.min_step_s:g} s"
+        if support.is_lower_bound(span_ms / MS_PER_S):
+            scope = f"the profiles' meter smears steps under {support.min_step_s:g} s"
+        return Said(note, scope)
 
-    def seen(self, band: Band) -> tuple[float, str]:
-        """Return up to where a band is seen [Hz], and what of it is not assessed."""
-        support, low_hz, high_hz = self.support, band.low_hz, band.high_hz
-        status, why = support.band(high_hz)
-        if status == "supported":
-            return high_hz, ""
-        if low_hz >= support.flagged_hz:
-            # What ends the series below the band, its readings or its resolution.
-            raise NotAssessable(support.band(low_hz * (1 + 1e-6))[1] or why)
-        seen_hz = min(high_hz, support.flagged_hz)
-        if low_hz >= support.trusted_hz:
-            return seen_hz, support.band(seen_hz)[1]
-        return seen_hz, (
-            f"assessed {low_hz:g}-{support.trusted_hz:.3g} Hz of {band.band}: "
-            "necessary, not sufficient"
-        )
+    def seen(self, band: Band) -> tuple[float, Said]:
+        """Return up to where a band is seen [Hz], and what is to be said of that.
+
+        The scope is what this kind of model covers: the detail of profiles and 0.1 s.
+        """
+        support, step_s, text = self.support, self.clock.step_s, ""
+        detail_hz = min(support.detail_hz, FLAGGED_STEPS / (PROFILE_STEP_MS / MS_PER_S))
+        if band.low_hz >= detail_hz:
+            raise Outside(f"nothing is modelled above {detail_hz:.3g} Hz")
+        is_finest = self.clock.step_ms <= PROFILE_STEP_MS
+        run_hz = (FLAGGED_STEPS if is_finest else TRUSTED_WINDOWS) / step_s
+        if band.low_hz >= run_hz * (1 - ROUNDING):
+            raise NotAssessable(f"the run's step of {step_s:g} s does not hold it")
+        wanted_hz = min(band.high_hz, detail_hz)
+        seen_hz = min(wanted_hz, run_hz)
+        if seen_hz < wanted_hz * (1 - ROUNDING):
+            text = f"seen to {seen_hz:.3g} Hz of {band.band}, as the run's step is {step_s:g} s"
+        return seen_hz, Said(text, support.scope(band.high_hz, seen_hz))
 
 
 class Amount(Model):
@@ -132,7 +149,9 @@ class Amount(Model):
 
     mw: Positive | None = Field(default=None, description="In MW.")
     percent_of_peak: Positive | None = Field(
-        default=None, description="In percent of the run's peak."
+        default=None,
+        description="In percent of the contract at the point of interconnection, else of the peak "
+        "of a whole year.",
     )
     percent_of_nominal: Positive | None = Field(
         default=None,
@@ -168,15 +187,16 @@ class Amount(Model):
         """Return the size [MW], and how it came about where it is no plain number."""
         sizes, of = [] if self.mw is None else [self.mw], []
         parts = (
-            (self.percent_of_peak, shown.peak_mw, "the peak"),
+            (self.percent_of_peak, shown.whole_mw, shown.whole),
             (self.percent_of_nominal, shown.nominal_mw, f"nominal, {shown.nominal},"),
         )
         for percent, whole_mw, name in parts:
             if percent is None:
                 continue
             if not whole_mw or whole_mw < 0:
-                of_what = name.split(",")[0].removeprefix("the ")
-                raise NotAssessable(f"the run tells no {of_what} above 0 MW")
+                if name.startswith("nominal"):
+                    name = "the run tells no nominal power above 0 MW"
+                raise NotAssessable(name or "the run tells no peak above 0 MW")
             sizes.append(percent / 100 * whole_mw)
             of.append(f"{name} {whole_mw:.4g} MW")
         return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
@@ -199,7 +219,8 @@ class Check(Brief):
     measure: Measure | None = None
     at_end: Callable[[], Values | None] = lambda: None
     least: bool = False  # the limit is the least that is allowed
-    note: str = ""  # what of the limit is not seen: without a violation it can't be called kept
+    note: str = ""  # what of the limit the run does not show: without a violation it is open
+    scope: str = ""  # what of it this kind of model does not cover
     event: Key | None = None  # the event of the metrics that the largest value is
     whole: bool = False  # the time counts in which a run fills up
     aside: Callable[[], str] = str  # gives words on what is beside

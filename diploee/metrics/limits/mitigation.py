@@ -120,7 +120,7 @@ class Mitigation(Brief):
         if self.stage is None:
             return [
                 f"before: {self.before.verdict_line()}",
-                f"battery: none, {seen_on} nothing is violated that it is sized for",
+                f"battery: none, {seen_on} every limit that it is sized for is met",
                 *self._left_over(),
                 *self.before.lines(),
             ]
@@ -182,10 +182,10 @@ class Mitigation(Brief):
         return self.metrics.get(f"battery.{name}") or 0.0
 
     def _left_over(self) -> Iterator[str]:
-        """Yield which limits are violated that no battery is sized for."""
-        keys = dict.fromkeys(result.key for result in self.after.violated)
+        """Yield which limits are not met that no battery is sized for."""
+        keys = dict.fromkeys(result.key for result in self.after.not_met)
         if left := [key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for]:
-            yield f"violated still, as no battery is sized for it: {', '.join(left)}"
+            yield f"not met still, as no battery is sized for it: {', '.join(left)}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
@@ -279,7 +279,7 @@ class _Sizing:
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
                 "lines that the run shows, so that there is nothing to size a battery for"
             )
-        self._is_kept = not without.violated
+        self._is_kept = not without.not_met
 
     def through(self, stage: BatterySpec) -> tuple[Float64Array, Meter]:
         """Return the supply behind the stage, as a run applies it, and what measured it."""
@@ -326,7 +326,7 @@ class _Sizing:
         return check_limits(self._run, limits, _supply(self._run, whole_w, windows_w))
 
     def _keeps(self, held: Sequence[Held], supply_w: Float64Array | None = None) -> bool:
-        return not self.judged(held, self.limits, supply_w).violated
+        return not self.judged(held, self.limits, supply_w).not_met
 
     def controls(self) -> list[BatterySpec]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits."""

@@ -1,14 +1,16 @@
 """Checking a finished run against limits: `check_limits(run, limits) -> LimitReport`.
 
-The verdict on each is one of three. What is seen beyond a limit is a violation, however little of
-the rule the profiles show; a limit is kept only where all that it speaks of is seen; the rest is
-not assessable. Where a series is coarser than a limit needs, the run's event windows are looked at.
+The verdict on each is one of three. What is seen beyond a limit is not met, however little of the
+rule the run shows; a limit is met where the run shows all of it that this kind of model covers, and
+what the model does not cover is named beside it; the rest is inconclusive. Where a series is
+coarser than a limit needs, the run's event windows are looked at; `LimitWatch` checks a run while
+it passes, at its own step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,16 +19,23 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.errors import Brief, InputError, one_line, plural, shown
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
-from diploee.metrics.bands import profile_support, recorded_readings
+from diploee.metrics.bands import Support, profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
-from diploee.metrics.limits.check import Check, LimitSpec, NotAssessable, Shown, named
+from diploee.metrics.limits.check import (
+    Check,
+    LimitSpec,
+    NotAssessable,
+    Outside,
+    Shown,
+    named,
+)
 from diploee.metrics.limits.file import Limits
 from diploee.progress import stage
 from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
 if TYPE_CHECKING:
     from diploee.outputs import Run, RunSeries
@@ -34,9 +43,15 @@ if TYPE_CHECKING:
 POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
 
-Verdict = Literal["kept", "not assessable", "violated"]
-VERDICTS: tuple[Verdict, ...] = ("kept", "not assessable", "violated")
+Verdict = Literal["met", "inconclusive", "not met"]
+VERDICTS: tuple[Verdict, ...] = ("met", "inconclusive", "not met")
 """From good to bad: of several the worst counts."""
+
+YEAR_MS = 365 * MS_PER_DAY
+"""Less can show that a limit is not met, and not that it is."""
+
+Unchecked = tuple[str, str, str]
+"""Key and text of a limit, and why there is no check of it."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +87,12 @@ class LimitResult(Brief):
     # The text without what was found beside: equal where the series and the event windows of a run
     # are checked against one limit
     what: str = ""
+    scope: str = ""  # what of the limit this kind of model does not cover
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the limit is kept; what is seen in part alone can only be violated."""
-        return "violated" if self.violations else "not assessable" if self.note else "kept"
+        """Whether the limit is met; where a part alone is seen it can only be not met."""
+        return "not met" if self.violations else "inconclusive" if self.note else "met"
 
     def line(self) -> str:
         """Return the result in one line."""
@@ -85,15 +101,15 @@ class LimitResult(Brief):
             return f"{form.format(value)} {self.unit}".rstrip()
 
         limit = f"{self.key}: {self.text}, limit {sized(self.limit, '{:g}')}"
-        said = "; ".join(filter(None, (self.note, self.source)))
+        said = "; ".join(filter(None, (self.note, self.scope, self.source)))
         note = f" ({said})" if said else ""
         if self.of_run:
             return f"{limit}: {self.verdict}, {sized(self.value)} over the run{note}"
         if not self.violations:
             return f"{limit}: {self.verdict}, worst {sized(self.value)} at {self.time}{note}"
         return (
-            f"{limit}: {plural(self.violations, 'violation')} (adjacent ones count as one), "
-            f"{_duration(self.duration_s)} in all, "
+            f"{limit}: not met, {plural(self.violations, 'violation')} "
+            f"(adjacent ones count as one), {_duration(self.duration_s)} in all, "
             f"worst {sized(self.worst[0].value)} at {self.worst[0].time}"
             f"{note}{f': {self.cause}' if self.cause else ''}"
         )
@@ -103,28 +119,40 @@ class LimitResult(Brief):
 class LimitReport(Brief):
     """A run checked against limits."""
 
-    resolution_s: float  # of the run
+    resolution_s: float  # of what was checked
     results: tuple[LimitResult, ...]  # one for each limit that could be checked
-    unchecked: tuple[tuple[str, str, str], ...]  # key, text and reason of those that could not
+    unchecked: tuple[Unchecked, ...]  # those that could not
+    outside: tuple[Unchecked, ...] = ()  # those that this kind of model does not cover
+    days: float = YEAR_MS / MS_PER_DAY  # length of what was checked
     boundary: str = ""  # where the power that was checked is taken
     name: str = ""  # of the limits
     origin: str = ""  # their source, date and status
     notes: tuple[str, ...] = ()  # what they leave out or assume
 
     @property
-    def violated(self) -> tuple[LimitResult, ...]:
-        """The limits that are not kept."""
+    def not_met(self) -> tuple[LimitResult, ...]:
+        """The limits that are not met."""
         return tuple(result for result in self.results if result.violations)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all limits: one violation is enough, and so is one that is not seen."""
-        return max(self._verdicts, default="kept", key=VERDICTS.index)
+        """The verdict on all; a part of a year can only show that limits are not met."""
+        return "inconclusive" if self.of_span == "met" and self.is_part else self.of_span
 
     @property
-    def kept(self) -> bool:
-        """Whether every limit could be assessed in full and is kept."""
-        return self.verdict == "kept"
+    def of_span(self) -> Verdict:
+        """The worst verdict on a limit over the time that was run."""
+        return max(self._verdicts, default="inconclusive", key=VERDICTS.index)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every limit is met over a year."""
+        return self.verdict == "met"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether less than a year was checked."""
+        return self.days * MS_PER_DAY < YEAR_MS
 
     @property
     def _verdicts(self) -> list[Verdict]:
@@ -132,19 +160,23 @@ class LimitReport(Brief):
         found: dict[tuple[str, str], Verdict] = {}
         for result in self.results:
             of_limit = result.key, result.what or result.text
-            found[of_limit] = max(found.get(of_limit, "kept"), result.verdict, key=VERDICTS.index)
-        unseen: Verdict = "not assessable"
+            found[of_limit] = max(found.get(of_limit, "met"), result.verdict, key=VERDICTS.index)
+        unseen: Verdict = "inconclusive"
         return [*found.values(), *[unseen] * len(self.unchecked)]
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each and the boundary."""
         name = f"{self.name}: " if self.name else ""
-        return f"{name}{self.verdict.upper()} ({self.counts()}; power boundary: {self.boundary})"
+        part = f"{self.days:.3g} days of a year; " if self.is_part else ""
+        return (
+            f"{name}{self.verdict.upper()} ({part}{self.counts()}; power boundary: {self.boundary})"
+        )
 
     def counts(self) -> str:
-        """Return how many limits have each verdict."""
-        order: tuple[Verdict, ...] = ("violated", "kept", "not assessable")
-        return ", ".join(f"{n} {v}" for v in order if (n := self._verdicts.count(v)))
+        """Return how many limits have each verdict, and how many none is given on."""
+        order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
+        counted = [f"{n} {v}" for v in order if (n := self._verdicts.count(v))]
+        return ", ".join(counted + [f"{len(self.outside)} not covered"] * bool(self.outside))
 
     def head(self) -> list[str]:
         """Return the verdict, where the limits come from, and what they leave out or assume."""
@@ -154,7 +186,9 @@ class LimitReport(Brief):
     def lines(self) -> list[str]:
         """Return one line for each limit."""
         return [result.line() for result in self.results] + [
-            f"{key}: {text}: not assessable, {reason}" for key, text, reason in self.unchecked
+            f"{key}: {text}: {verdict}, {reason}"
+            for verdict, found in (("inconclusive", self.unchecked), ("not covered", self.outside))
+            for key, text, reason in found
         ]
 
     def _repr_html_(self) -> str:
@@ -164,16 +198,18 @@ class LimitReport(Brief):
         """Return the report in plain types, for JSON."""
         return {
             "verdict": self.verdict,
-            "kept": self.kept,
+            "met": self.is_met,
             "name": self.name,
             "origin": self.origin,
             "notes": list(self.notes),
             "resolution_s": self.resolution_s,
+            "days": self.days,
             "boundary": self.boundary,
             "results": [{**asdict(result), "verdict": result.verdict} for result in self.results],
-            "unchecked": [
-                {"key": key, "text": text, "reason": reason} for key, text, reason in self.unchecked
-            ],
+            **{
+                name: [dict(zip(("key", "text", "reason"), of, strict=True)) for of in found]
+                for name, found in (("unchecked", self.unchecked), ("outside", self.outside))
+            },
         }
 
 
@@ -208,56 +244,82 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
     InputError
         If the run's power can't be read.
     """
-    needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
-    names = {column.name for column in run.columns} if needs_reactive else set[str]()
-    reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
+    reactive = reactive_of(limits, {column.name for column in run.columns})
     whole = seen_by(run, 0, bool(reactive), supply)
     fine_step_ms, windows, note = _event_windows(run, supply)
     fine = seen_by(run, fine_step_ms, False, supply) if windows else None
-    checks, in_windows, unchecked = _all_checks(limits, whole, fine, note)
+    checks, in_windows, unchecked = all_checks(limits, whole, fine, note)
     metrics = run.metrics if supply is None else supply.metrics
     transient_ms = _transient_ms(run, metrics)
-    if transient_ms:
-        for check in checks:
-            if check.of_run and not check.whole:
-                check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
-    _stream(checks, _blocks(run, reactive, supply), whole.clock.step_ms, transient_ms)
-    _stream(in_windows, windows, fine_step_ms, 0)
-    seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
-    nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
-    unchecked += [(c.key, c.text, c.why_none) for c in nothing]
-    unchecked += [
+    series = Checked(checks, whole.clock.step_ms)
+    for begin_ms, power, of_run in _blocks(run, reactive, supply):
+        series.add(begin_ms, power, transient_ms, of_run)
+    in_series = Checked(in_windows, fine_step_ms)
+    for begin_ms, power, _ in windows:
+        in_series.add(begin_ms, power, 0)
+    found = report_of(limits, [*checks, *in_windows], unchecked, whole, metrics, transient_ms)
+    return replace(found, boundary=run.boundary())
+
+
+def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
+    """Return the column of reactive power that limits ask for, of those that there are."""
+    needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
+    return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
+
+
+def report_of(
+    limits: Limits,
+    checks: Sequence[Check],
+    unchecked: Sequence[tuple[Unchecked, bool]],
+    whole: Shown,
+    metrics: Mapping[str, Any],
+    transient_ms: int,
+) -> LimitReport:
+    """Return what checks found of a series, and what was `unchecked`, whether it is outside."""
+    for check in checks:
+        check.result()
+        if transient_ms and check.of_run and not check.whole:
+            check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+    seen = [check for check in checks if check.exceedance.n_values]
+    nothing = [(c.key, c.text, c.why_none) for c in checks if not c.exceedance.n_values]
+    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(metrics)}
+    not_stated = [
         (f"not_stated.{k}", text, "no figure was seen in the source")
         for k, text in enumerate(limits.not_stated)
     ]
-    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(metrics)}
-    results = tuple(_result(check, whole.clock, causes) for check in seen)
     return LimitReport(
-        whole.clock.step_s, results, tuple(unchecked), run.boundary(), limits.name, limits.origin,
-        limits.notes,
-    )  # fmt: skip
+        resolution_s=whole.clock.step_s,
+        results=tuple(_result(check, whole.clock, causes) for check in seen),
+        unchecked=(*(of for of, is_outside in unchecked if not is_outside), *nothing),
+        outside=(*(of for of, is_outside in unchecked if is_outside), *not_stated),
+        days=whole.horizon_ms / MS_PER_DAY,
+        name=limits.name,
+        origin=limits.origin,
+        notes=limits.notes,
+    )
 
 
-def _all_checks(
+def all_checks(
     limits: Limits, whole: Shown, fine: Shown | None, note: str
-) -> tuple[list[Check], list[Check], list[tuple[str, str, str]]]:
-    """Return the checks of the series, those of event windows, and what neither allows."""
+) -> tuple[list[Check], list[Check], list[tuple[Unchecked, bool]]]:
+    """Return checks of the series, of event windows, and what neither allows, if it is outside."""
     checks: list[Check] = []
     in_windows: list[Check] = []
-    unchecked: list[tuple[str, str, str]] = []
+    unchecked: list[tuple[Unchecked, bool]] = []
     for key, spec in limits.each():
         with named(spec):
-            found, reason = _checks(spec, whole)
-            of_windows, why_none = _checks(spec, fine) if fine else ([], "")
+            found, why = checks_of(spec, whole)
+            of_windows, why_none = checks_of(spec, fine) if fine else ([], None)
             is_seen = bool(found) and not any(check.note for check in found)
             if not is_seen and (below := spec.below(whole)):
                 found, of_windows = [below], []
-            finer, reason = [c for c in of_windows if c.in_windows], why_none or reason
+            finer, why = [c for c in of_windows if c.in_windows], why_none or why
             if found and finer:  # at 0.1 s only what shows more there
                 finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
             elif not found and not finer:
                 source = f" ({spec.read_from})" if spec.read_from else ""
-                unchecked.append((key, spec.what, f"{reason}{source}"))
+                left_out = key, spec.what, f"{why or ''}{source}"
+                unchecked.append((left_out, isinstance(why, Outside)))
         for check in (*found, *finer):
             check.key, check.spec = key, spec
         for check in finer:
@@ -267,16 +329,31 @@ def _all_checks(
     return checks, in_windows, unchecked
 
 
-def _checks(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], str]:
+def checks_of(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], NotAssessable | None]:
     """Return the checks that a series allows, or why there are none."""
     try:
         found = list(spec.checks(shown_))
     except NotAssessable as answer:
-        return [], str(answer)
+        return [], answer
     for check in found:
         if not isinstance(check, Check):
             raise spec.refused(f": checks must yield Check, found {one_line(shown(check))}")
-    return found, ""
+    return found, None
+
+
+class Checked:
+    """A series that is passed to checks, those of what it is filled up apart."""
+
+    def __init__(self, checks: Sequence[Check], step_ms: int) -> None:
+        self._whole = Series(step_ms, [check for check in checks if check.whole])
+        self._filled = Series(step_ms, [check for check in checks if not check.whole])
+
+    def add(
+        self, begin_ms: int, power: Int64Array, transient_ms: int, reactive: Any = None
+    ) -> None:
+        """Take in the next values [quanta], of which those before `transient_ms` fill it up."""
+        self._whole.add(begin_ms, power, reactive=reactive)
+        self._filled.add(begin_ms, power, transient_ms, reactive)
 
 
 def seen_by(
@@ -288,26 +365,51 @@ def seen_by(
     metrics, facility = (
         (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
     )
-    rated = rated_of(metrics, facility)
     peak = ((metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
-    return Shown(
+    return shown_at(
         clock,
-        profile_support(recorded_readings(run.manifest)).at_resolution(clock.step_ms),
+        profile_support(recorded_readings(run.manifest)),
         scenario.horizon_ms,
+        facility,
+        rated_of(metrics, facility),
         peak if isinstance(peak, int | float) else None,
-        *_nominal(facility, rated),
         has_reactive,
-        rated[0],
         (metrics.get("power") or {}).get("min_mw", 0.0) < 0,
     )
 
 
-def _nominal(facility: Facility, rated: tuple[float, str]) -> tuple[float, str]:
-    """Return the nominal power [MW] and what it is: the contract's, else the rated power."""
-    for each in facility.stages:
-        if contract := getattr(each, "contract", None):
-            return float(contract[0]), str(contract[1])
-    return rated
+def shown_at(
+    clock: WallClock,
+    support: Support,
+    horizon_ms: int,
+    facility: Facility,
+    rated: tuple[float, str],
+    peak_mw: float | None,
+    has_reactive: bool = False,
+    exports: bool = False,
+) -> Shown:
+    """Return what a series of a site shows at an interval."""
+    contract, whole = _contract(facility), (0.0, NO_PEAK)
+    if contract is not None:
+        whole = contract[0], f"the contract, {contract[1]},"
+    elif peak_mw is not None and horizon_ms >= YEAR_MS:
+        whole = peak_mw, "the peak"
+    return Shown(
+        clock, support.at_resolution(clock.step_ms), horizon_ms, peak_mw, *(contract or rated),
+        has_reactive, rated[0], exports, *whole,
+    )  # fmt: skip
+
+
+NO_PEAK = (
+    "a percentage of the peak needs the peak of a whole year, or contract_mw at the point of "
+    "interconnection"
+)
+
+
+def _contract(facility: Facility) -> tuple[float, str] | None:
+    """Return the contract's power [MW], and its key."""
+    found = (getattr(each, "contract", None) for each in facility.stages)
+    return next(((float(of[0]), str(of[1])) for of in found if of), None)
 
 
 Piece = tuple[int, Int64Array, Int64Array | None]
@@ -316,7 +418,7 @@ Piece = tuple[int, Int64Array, Int64Array | None]
 
 def _blocks(run: Run, reactive: Sequence[str], supply: Supply | None) -> Iterator[Piece]:
     if supply is not None and not reactive:
-        yield 0, _quanta(as_stored(supply.power_w), "supply"), None
+        yield 0, quanta(as_stored(supply.power_w), "supply"), None
         return
     begin_ms = first = 0
     for block in run.blocks([POWER_COLUMN, *reactive]):
@@ -324,7 +426,7 @@ def _blocks(run: Run, reactive: Sequence[str], supply: Supply | None) -> Iterato
         if supply is not None:
             columns = {**columns, POWER_COLUMN: as_stored(supply.power_w[first:last])}
         power, *others = (
-            _quanta(columns[name], f"{run.folder}: column '{name}'")
+            quanta(columns[name], f"{run.folder}: column '{name}'")
             for name in (POWER_COLUMN, *reactive)
         )
         yield begin_ms, power, others[0] if others else None
@@ -336,7 +438,8 @@ def as_stored(power_w: Float64Array) -> Float64Array:
     return power_w.astype(np.float32).astype(np.float64)
 
 
-def _quanta(values: Float64Array, where: str) -> Int64Array:
+def quanta(values: Float64Array, where: str) -> Int64Array:
+    """Return power in quanta; an error names where it is from."""
     try:
         return to_quanta(values, MAX_DAY_POWER_W)
     except ValueError as error:
@@ -363,7 +466,7 @@ def _event_windows(run: Run, supply: Supply | None) -> tuple[int, list[Piece], s
         else:
             continue
         step_ms, begin_ms = series.step_ms, series.start_ms - start_ms
-        power = _quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
+        power = quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
         left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
         if left_out < power.size:
             pieces.append((begin_ms + left_out * step_ms, power[left_out:], None))
@@ -371,19 +474,6 @@ def _event_windows(run: Run, supply: Supply | None) -> tuple[int, list[Piece], s
     minutes = sum(power.size for _, power, _ in pieces) * step_ms / MS_PER_S / S_PER_MIN
     seen = f"{minutes:.3g} min at {step_ms / MS_PER_S:g} s of the run"
     return step_ms, pieces, f"worst windows only: {seen}"
-
-
-def _stream(
-    checks: Sequence[Check], pieces: Iterable[Piece], step_ms: int, transient_ms: int
-) -> None:
-    """Pass a series to the checks."""
-    whole = Series(step_ms, [check for check in checks if check.whole])
-    filled = Series(step_ms, [check for check in checks if not check.whole])
-    for begin_ms, power, reactive in pieces:
-        whole.add(begin_ms, power, reactive=reactive)
-        filled.add(begin_ms, power, transient_ms, reactive)
-    for check in checks:
-        check.result()
 
 
 def _transient_ms(run: Run, metrics: Mapping[str, Any]) -> int:
@@ -421,6 +511,7 @@ def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str
         least=check.least,
         of_run=check.of_run,
         what=check.text,
+        scope=check.scope,
     )
 
 

@@ -179,7 +179,7 @@ def test_limits_do_not_take_a_load_that_exports_for_one_between_nothing_and_its_
     power_mw = run.facility(["poi_power_w"])["poi_power_w"] / 1e6
     assert power_mw.max() < 20 < np.ptp(power_mw)
     swing = {"swings": [{"window": "1 s", "max_mw": 20}]}
-    assert check_limits(run, Limits.model_validate(swing)).verdict == "not assessable"
+    assert check_limits(run, Limits.model_validate(swing)).verdict == "inconclusive"
 
 
 def test_a_run_with_a_stage_that_is_not_registered_here_says_how_to_read_it(

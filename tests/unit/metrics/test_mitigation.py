@@ -55,8 +55,8 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
 ) -> None:
     read = Limits.model_validate(limits)
     found = mitigate(run, read)
-    assert found.before.verdict == "violated"
-    assert not found.after.violated
+    assert found.before.verdict == "not met"
+    assert not found.after.not_met
     printed = "\n".join(found.lines()).partition("entry for facility.stages")[2]
     (entry,) = yaml.safe_load(printed.partition("\n")[2])
     assert entry == found.as_dict()["stage"]
@@ -64,7 +64,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
         battery = entry | {"power_mw": power * entry["power_mw"],
                            "energy_mwh": energy * entry["energy_mwh"]}  # fmt: skip
         held = tiny_run(tmp_path / name, SPAN | {"facility.stages": [battery]})
-        assert bool(check_limits(held, read).violated) == (name != "all"), name
+        assert bool(check_limits(held, read).not_met) == (name != "all"), name
         if name == "all":  # what the command says of the stage is what the run measures of it
             measured = {f"battery.{key}": value for key, value in held.metrics["battery"].items()}
             assert measured == pytest.approx(found.metrics, rel=1e-3, abs=1e-4)
@@ -73,7 +73,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
 @pytest.mark.slow
 def test_supply_of_the_linear_programme_is_checked_against_the_limits(run: Run) -> None:
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
-    assert found.least_report is not None and not found.least_report.violated
+    assert found.least_report is not None and not found.least_report.not_met
     told = next(line for line in found.lines() if line.startswith("to hold these ramps"))
     assert "its own supply is kept that day" in told
     # Ramps say nothing of frequencies: a supply within them may break a band, and that is told.
@@ -118,12 +118,12 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     limits.write_text("ramps: [{interval: 1 min, between: end_points, mw_per_min: 0.0005}]\n")
     told = call("battery", limits, run.folder)
     assert told.code == 0
-    assert told.out.startswith("before: VIOLATED")
+    assert told.out.startswith("before: NOT MET")
     found = json.loads(call("battery", limits, run.folder, "--json").out)
     assert found["usable_energy_mwh"] > found["least_usable_energy_mwh"] > 0
     assert found["nominal_energy_mwh"] == pytest.approx(found["usable_energy_mwh"] / 0.8)
     assert found["stage"]["energy_mwh"] == found["nominal_energy_mwh"]
-    assert found["after"]["verdict"] != "violated"
+    assert found["after"]["verdict"] != "not met"
     assert "rainflow cycles of its state of charge: " in told.out
     # One way loses 5 %, so that the store goes through about as much as is given and taken.
     measured = found["metrics"]
@@ -173,4 +173,4 @@ def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(
     wide = {"ramps": [{"interval": "1 min", "mw_per_min": 50}], "peaks": [{"max_mw": 0.001}]}
     told = "\n".join(mitigate(with_windows, Limits.model_validate(wide)).lines())
     assert "battery: none, " in told and "ramps held" not in told and "smoothed" not in told
-    assert "violated still, as no battery is sized for it: peaks.0" in told
+    assert "not met still, as no battery is sized for it: peaks.0" in told

@@ -33,10 +33,10 @@ def test_report_tells_verdicts_sources_and_the_worst_in_percent(
 ) -> None:
     (section,) = (s for s in build_report([run_folder], [limits]).sections if s.id == "limits")
     (table,) = section.tables
-    assert table.title.startswith("the village: VIOLATED (1 violated, 2 kept, 1 not assess")
+    assert table.title.startswith("the village: NOT MET (1 not met, 2 met, 1 inconcl")
     verdicts = {item: table.cell(item, "Verdict") for item in table.rows}
-    assert sorted(verdicts.values()) == ["kept", "kept", "not assessable", "violated"]
-    first = next(item for item, verdict in verdicts.items() if verdict == "violated")
+    assert sorted(verdicts.values()) == ["inconclusive", "met", "met", "not met"]
+    first = next(item for item, verdict in verdicts.items() if verdict == "not met")
     assert table.cell(first, "Coverage, source, cause").startswith("secondary source")
     factor = next(item for item in table.rows if "load factor" in item)
     bars, line = section.charts[0].panels[0].layers
@@ -76,10 +76,10 @@ def test_sweep_gives_the_share_of_runs_in_violation(sweep_folder: Path, tmp_path
     ended = call("limits", limit, sweep_folder, "--fail")
     assert ended.code == 3
     first, *runs = ended.out.splitlines()
-    assert first == "own: violated in 2 of 4 runs (50.0 %), not assessable in 0, kept in 2"
+    assert first == "own: violated in 2 of 4 runs (50.0 %), inconclusive in 0, kept in 2"
     assert len(runs) == 4
     told = json.loads(call("limits", limit, sweep_folder, "--json").out)
-    assert sorted(report["verdict"] for report in told.values()) == ["kept"] * 2 + ["violated"] * 2
+    assert sorted(report["verdict"] for report in told.values()) == ["met"] * 2 + ["not met"] * 2
     report = build_report([sweep_folder], [str(limit)])
     (section,) = (s for s in report.sections if s.id == "limits")
     assert [row[1:] for row in section.tables[0].lines()] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Literal
 
@@ -117,20 +117,20 @@ class RampLimit(LimitSpec):
             limit, of = amount.of(shown)
             text = RAMP.format(way or "either way", f"{self.interval / MS_PER_S:g} s")
             text += f"{'' if means else ', end points'}{of}"
-            note = shown.step_note(self.interval, between_points=not means)
+            said = shown.steps(self.interval, between_points=not means)
             scale = 1 / QUANTA_PER_MW / per_mean / (self.interval / per_ms)
             if self.percentile is None:
                 yield Check(
                     text, limit, unit, self.interval, step_ms, _sizes(signal, way, scale), n_window,
-                    note=note, event=("ramps", self.interval / MS_PER_S, way)
-                    if means and way else None, in_windows=True,
+                    event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
+                    in_windows=True, note=said.note, scope=said.scope,
                 )  # fmt: skip
                 continue
             sizes = Sizes(_sizes(signal, way), n_window)
             yield check_of_run(
                 f"P{self.percentile:g} of {text}", limit, unit, shown, sizes,
                 partial(_percentile, sizes, self.percentile, scale),
-                span_ms=self.interval, note=note,
+                span_ms=self.interval, note=said.note, scope=said.scope,
             )  # fmt: skip
 
 
@@ -197,9 +197,10 @@ class ChangeLimit(LimitSpec):
         n = int(self._window_s * MS_PER_S + 1e-6) // step_ms + 1
         shown.held((n - 1) * step_ms)
         span_ms = (n - 1) * step_ms
+        said = shown.steps(span_ms, between_points=True)
         yield Check(
             self.what, self.above_mw, "MW", span_ms, step_ms, ranges(n), n, QUANTA_PER_MW,
-            note=shown.step_note(span_ms, between_points=True), in_windows=True,
+            note=said.note, scope=said.scope, in_windows=True,
         )  # fmt: skip
 
 
@@ -265,13 +266,14 @@ class SwingLimit(LimitSpec):
         shown.held(self.window, 2)
         limit, of = self.max_mw.of(shown)
         step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
-        signal, note = ranges(n), shown.step_note(self.window)
+        signal, said = ranges(n), shown.steps(self.window)
         check = Check(
             f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
-            note=note, event=("rolling_range", self.window / MS_PER_S, ""), in_windows=True,
+            event=("rolling_range", self.window / MS_PER_S, ""), in_windows=True,
+            note=said.note, scope=said.scope,
         )  # fmt: skip
         if self.filter is not None:
-            _, unseen = shown.seen(self.filter)
+            _, of_band = shown.seen(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
                 raise NotAssessable(f"the run's resolution of {shown.clock.step_s:g} s holds none")
             running = RunningFilter(self.filter.sections(step_ms), n)
@@ -280,7 +282,8 @@ class SwingLimit(LimitSpec):
             check.aside = lambda: (
                 f"without the filter {to_mw(max(unfiltered.result().max, 0)):.4g} MW"
             )
-            check.note = "; ".join(filter(None, (unseen, note)))
+            check.note = "; ".join(filter(None, (of_band.note, check.note)))
+            check.scope = "; ".join(filter(None, (of_band.scope, check.scope)))
             check.event = None
             check.text += (
                 f" (causal Butterworth of order {self.filter.order}, started at rest at the first "
@@ -331,18 +334,19 @@ class _Windows(Band, LimitSpec):
         return True
 
     def _check(
-        self, shown: Shown, amount: Amount, signal: Signal, seen_hz: float, note: str
+        self, shown: Shown, amount: Amount, of: Callable[[tuple[float, float]], Signal]
     ) -> Check:
         if reason := why_no_spectrum(shown.clock.step_ms):
             raise NotAssessable(reason)
+        seen_hz, said = shown.seen(self)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
         if first >= seen_hz / RESOLUTION_HZ - 1e-6:
             seen = f"seen up to {seen_hz:.3g} Hz, it " if seen_hz < self.high_hz else ""
             raise NotAssessable(f"{seen}holds no bin of a 10-minute window (multiples of 1/600 Hz)")
-        limit, of = amount.of(shown)
+        limit, how = amount.of(shown)
         return Check(
-            f"{self.what}{of}", limit, "MW", WINDOW_MS, STRIDE_MS, signal,
-            WINDOW_MS // shown.clock.step_ms, note=note,
+            f"{self.what}{how}", limit, "MW", WINDOW_MS, STRIDE_MS, of((self.low_hz, seen_hz)),
+            WINDOW_MS // shown.clock.step_ms, note=said.note, scope=said.scope,
         )  # fmt: skip
 
 
@@ -364,8 +368,7 @@ class BandLimit(_Windows):
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
-        seen_hz, unseen = shown.seen(self)
-        yield self._check(shown, self.max_rms_mw, band_rms((self.low_hz, seen_hz)), seen_hz, unseen)
+        yield self._check(shown, self.max_rms_mw, band_rms)
 
 
 class LineLimit(_Windows):
@@ -386,6 +389,4 @@ class LineLimit(_Windows):
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
-        seen_hz, unseen = shown.seen(self)
-        signal = line_amplitude((self.low_hz, seen_hz))
-        yield self._check(shown, self.max_amplitude_mw, signal, seen_hz, unseen)
+        yield self._check(shown, self.max_amplitude_mw, line_amplitude)

@@ -28,11 +28,11 @@ def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
     assert result.worst[0].time == "2018-01-01T00:04:50+00:00"
     assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:47", "00:04:54")
     assert result.line() == (
-        "ramps.0: ramp up over 10 s, limit 0.06 MW/s: 1 violation "
+        "ramps.0: ramp up over 10 s, limit 0.06 MW/s: not met, 1 violation "
         "(adjacent ones count as one), 7 s in all, "
         "worst 0.1 MW/s at 2018-01-01T00:04:50+00:00"
     )
-    assert not report.kept
+    assert not report.is_met
 
 
 def test_up_and_down_and_both_units_are_separate_limits(run_of):
@@ -43,7 +43,7 @@ def test_up_and_down_and_both_units_are_separate_limits(run_of):
     assert (up.violations, down.violations) == (0, 1)
     assert down.worst[0].value == pytest.approx(6.0)
     assert up.line() == (
-        "ramps.0: ramp up over 10 s, limit 0.1 MW/min: kept, "
+        "ramps.0: ramp up over 10 s, limit 0.1 MW/min: met, "
         "worst 0 MW/min at 2018-01-01T00:00:00+00:00"
     )
 
@@ -93,10 +93,10 @@ def test_daily_energy_counts_whole_local_days(run_of):
 
 ONES, TENTHS, COARSER = (np.ones(600), 60), (np.ones(12_000), 0.1), (np.arange(100.0), 300)
 LOW = {"low_hz": 5e-4, "high_hz": 0.005}
-PAST = "the profiles support nothing above 0.44 Hz"
+PAST = "not covered, nothing is modelled above 0.44 Hz"
 NO_BIN = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
-COARSE = "the run's resolution of 60 s does not hold it"
-NO_PEAK = "the run tells no peak above 0 MW"
+COARSE = "the run's step of 60 s does not hold it"
+NO_PEAK = "a percentage of the peak needs the peak of a whole year"
 UNSEEN = [
     (ONES, "ramps", {"interval": "10 s", "up_mw_per_s": 1}, "shorter than the run's resolution of"),
     (ONES, "swings", {"window": "1 min", "max_mw": 1}, "fewer than 2 values at the run's resol"),
@@ -115,11 +115,11 @@ UNSEEN = [
 
 
 @pytest.mark.parametrize(("power", "kind", "limit", "reason"), UNSEEN)
-def test_limit_that_the_run_can_not_show_is_not_assessable_for_the_reason(
+def test_limit_that_the_run_can_not_show_is_inconclusive_for_the_reason(
     run_of, power, kind, limit, reason
 ):
     report = check(run_of(*power), **{kind: [limit]})
-    assert report.verdict == "not assessable" and not report.violated and not report.kept
+    assert report.verdict == "inconclusive" and not report.not_met and not report.is_met
     assert reason in report.lines()[0]
 
 
@@ -129,21 +129,46 @@ def test_day_of_a_shorter_run_and_part_of_a_peak_below_zero_are_no_limits(run_of
     assert [reason for *_, reason in report.unchecked] == ["the run is too short"]
     ramps = [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 2}}]
     report = check(run_of(np.repeat([-12.0, -10.0], 300), 1, peak=-10.0), ramps=ramps)
-    assert report.unchecked == (("ramps.0", "ramp over 60 s", NO_PEAK),)
+    ((key, text, reason),) = report.unchecked
+    assert (key, text) == ("ramps.0", "ramp over 60 s") and reason.startswith(NO_PEAK)
 
 
-def test_band_beyond_what_is_trusted_is_noted_and_one_of_a_single_bin_is_not(run_of):
+def test_band_beyond_the_detail_of_the_profiles_is_judged_to_where_they_have_some(run_of):
     bands = [
-        {"low_hz": 0.3, "high_hz": 0.44, "max_rms_mw": 1},
+        {"low_hz": 0.3, "high_hz": 5, "max_rms_mw": 1},
         {"low_hz": 0.2, "high_hz": 0.2001, "max_rms_mw": 1},
     ]
-    flagged, narrow = check(run_of(*TENTHS), band_rms=bands).results
-    assert flagged.note.startswith("above 0.25 Hz") and narrow.note == ""
+    beyond, narrow = check(run_of(*TENTHS), band_rms=bands).results
+    assert beyond.verdict == "met" and beyond.scope == "to 0.44 Hz on measured detail"
+    assert beyond.scope in beyond.line() and narrow.scope == ""
 
 
-def test_step_under_two_seconds_is_noted_as_a_lower_bound(run_of):
+def test_band_that_the_step_cuts_off_is_open_unless_what_is_seen_is_too_much(run_of):
+    waves_mw = 2 + np.sin(2 * np.pi * 0.05 * np.arange(3600))
+    for most_mw, verdict in ((1.0, "inconclusive"), (0.1, "not met")):
+        bands = [{"low_hz": 0.01, "high_hz": 0.4, "max_rms_mw": most_mw}]
+        result = only(check(run_of(waves_mw, 1), band_rms=bands))
+        assert result.verdict == verdict
+        assert result.note == "seen to 0.25 Hz of 0.01-0.4 Hz, as the run's step is 1 s"
+
+
+def test_step_under_two_seconds_is_judged_on_what_the_meter_of_the_profiles_shows(run_of):
     report = check(run_of(np.ones(600), 0.1), swings=[{"window": "1 s", "max_mw": 1}])
-    assert only(report).note == "lower bound: the profiles smear steps under 2 s"
+    assert only(report).verdict == "met"
+    assert only(report).scope == "the profiles' meter smears steps under 2 s"
+
+
+def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
+    for days, most_mw, verdict in ((2, 2, "inconclusive"), (365, 2, "met"), (2, 0.5, "not met")):
+        report = check(run_of(np.ones(24 * days), 3600), peaks=[{"max_mw": most_mw}])
+        assert report.verdict == verdict and report.is_met == (verdict == "met")
+        assert ("2 days of a year" in report.verdict_line()) == (days == 2)
+
+
+def test_percentage_of_the_peak_is_of_the_contract_else_of_a_whole_year(run_of):
+    limit = {"peaks": [{"max_mw": {"percent_of_peak": 80}}]}
+    year = run_of(np.r_[np.ones(24 * 364), np.full(24, 2.0)], 3600, peak=2.0)
+    assert only(check(year, **limit)).limit == pytest.approx(1.6)
 
 
 def test_missing_column_and_missing_file_are_named(run_of):
@@ -174,22 +199,24 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     shown = call("limits", path, run_folder)
     assert shown.code == 0
     assert [line.split(":")[0] for line in shown.out.splitlines()] == [
-        "VIOLATED (1 violated, 1 kept; power boundary",
+        "NOT MET (2 days of a year; 1 not met, 1 met; power boundary",
         "peaks.0",
         "peaks.1",
     ]
     assert call("limits", path, run_folder, "--fail").code == 3
     path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8")
     unseen = call("limits", path, run_folder, "--fail")
-    assert unseen.code == 4 and unseen.out.startswith("NOT ASSESSABLE")
+    assert unseen.code == 4 and unseen.out.startswith("INCONCLUSIVE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
-    assert call("limits", path, run_folder, "--fail").code == 0
+    assert call("limits", path, run_folder, "--fail").code == 4  # of two days
+    year = tiny_run(tmp_path / "year", {"duration": "1 year"}).folder
+    assert call("limits", path, year, "--fail").code == 0
 
 
 def test_command_prints_json(run_folder, tmp_path):
     path = tmp_path / "limits.yaml"
     path.write_text("daily_energy_mwh: 0.001\n", encoding="utf-8")
     content = json.loads(call("limits", path, run_folder, "--json").out)
-    assert content["kept"] is False
+    assert content["met"] is False
     assert content["results"][0]["violations"] == 1  # two days, one after the other
     assert content["results"][0]["duration_s"] == 2 * 86_400
