@@ -79,7 +79,10 @@ def test_sweep_gives_the_share_of_runs_in_violation(sweep_folder: Path, tmp_path
     assert first == "own: not met in 2 of 4 runs (50.0 %), inconclusive in 2, met in 0"
     assert len(runs) == 4
     told = json.loads(call("limits", limit, sweep_folder, "--json").out)
-    assert sorted(report["verdict"] for report in told.values()) == ["inconclusive"] * 2 + ["not met"] * 2
+    assert (
+        sorted(report["verdict"] for report in told.values())
+        == ["inconclusive"] * 2 + ["not met"] * 2
+    )
     report = build_report([sweep_folder], [str(limit)])
     (section,) = (s for s in report.sections if s.id == "limits")
     assert [row[1:] for row in section.tables[0].lines()] == [
