@@ -30,6 +30,7 @@ from diploee.loads.jobs.source import draw_spans
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
+from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
 from diploee.metrics.bands import profile_support
 from diploee.metrics.catalogue import added_metrics
@@ -180,7 +181,7 @@ def simulate(
             windows = line.windows(window_days, update)
             if event_windows:
                 windows = taken.searched(windows)
-            at_step = (taken.meters, *watches)
+            at_step = (*taken.at_step, *watches)
             for block in line.written(line.blocks(windows, n_threads, executor), at_step):
                 block = taken.causes.by_load(block) if by_load else block
                 with watch.lap("files and metrics"):
@@ -233,7 +234,11 @@ class _Taken:
             self.causes,
             jobs.transient,
         )
-        self.meters: Sink = self._metrics.stages
+        self.at_step: list[Sink] = [self._metrics.stages]
+        self._extremes: StepExtremes | None = None
+        if scenario.step_ms < scenario.resolution_ms:
+            self._extremes = StepExtremes(scenario.clock, jobs.transient)
+            self.at_step.append(self._extremes)
         self.sinks: list[Sink] = [series, self._metrics]
         if jobs_file and scenario.streams:
             streams = jobs.streams
@@ -260,6 +265,8 @@ class _Taken:
         """Return the metrics after the run, and write the event windows that were found."""
         line = self._line
         found = self._metrics.blocks(line.loads)
+        if self._extremes is not None:
+            found["grid"]["at_step"] = self._extremes.block()
         if self._flexibility is not None:
             found["flexibility"] = self._flexibility.block()
         if self._search is not None:

@@ -14,6 +14,7 @@ from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
 from diploee.measures.series import Measure
 from diploee.metric import Metric, View, catalogue, find_metric
+from diploee.metrics.at_step import STEP_METRICS
 from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
@@ -63,6 +64,7 @@ DECLARED = [
     TRANSIENT_METRICS,
     DEMAND_METRICS,
     PEAK_METRICS,
+    STEP_METRICS,
     RAMP_METRICS,
     SWING_METRICS,
     RAINFLOW_METRICS,

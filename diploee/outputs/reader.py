@@ -116,7 +116,7 @@ class Run(Brief):
 
     @cached_property
     def verdicts(self) -> tuple[LimitReport, ...]:
-        """What was found of limits while the run passed, at its step; none without `limits`."""
+        """Reports on the limits that were checked while the run passed, at its step."""
         return tuple(
             TypeAdapter(LimitReport).validate_python(of["report"]) for of in self._stored_limits
         )

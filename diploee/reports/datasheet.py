@@ -26,6 +26,7 @@ from diploee.clock import WallClock
 from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
+from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import refuse_in_run, run_files
@@ -66,6 +67,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         Section("site", "Site and applicant", tuple(_site(run))),
         Section("connection", "Connection", tuple(_connection(run))),
         Section("active", "Active power", tuple(_active(view, quarters))),
+        _tabular("averaging", "Peak and ramps by averaging time", _by_averaging(view), AVERAGING),
         Section("reactive", "Reactive power", tuple(_reactive(view))),
         Section(
             "ramps", "Ramps and swings", tuple(_ramps(view)),
@@ -222,6 +224,31 @@ def _reactive(view: RunView) -> Iterator[Figure]:
         ("poi.apparent.max_mva", "Maximum apparent power"),
     ):
         yield _declared(view, key, name)
+
+
+AVERAGING = (
+    "Peaks are the largest of consecutive means, ramps of adjacent ones. What is empty needs a run "
+    "at a finer step, such as --set 'step=0.1 s'."
+)
+
+
+def _by_averaging(view: RunView) -> Iterator[Figure]:
+    """Yield peak and ramps in one row each, from the steps of the run where these are finer."""
+    values, at_step = view.values, "grid.at_step"
+    for length_ms in sorted({*PEAK_MS, *RAMP_MS}):
+        name, quantity = f"{length_ms / MS_PER_S:g}s", f"{interval(length_ms)} means"
+        if length_ms in PEAK_MS:
+            peak_mw = values.get(f"{at_step}.peaks.{name}.max_mw")
+            if peak_mw is None and length_ms == view.step_ms:
+                peak_mw = values.get("grid.peak.max_mw")
+            if peak_mw is None and length_ms == QUARTER_MS:
+                peak_mw = values.get("grid.maximum_demand.intervals.15min.max_mw")
+            yield Figure("Peak [MW]", peak_mw, quantity=quantity)
+        for way in ("up", "down") if length_ms in RAMP_MS else ():
+            rate = values.get(f"{at_step}.ramps.{name}.{way}_mw_per_min")
+            if rate is None:
+                rate = values.get(f"grid.ramps.intervals.{name}.{way}.max_mw_per_min")
+            yield Figure(f"Largest ramp {way} [MW/min]", rate, quantity=quantity)
 
 
 def _ramps(view: RunView) -> Iterator[Figure]:

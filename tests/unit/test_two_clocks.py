@@ -75,8 +75,7 @@ def test_what_is_written_is_the_mean_of_the_steps_and_instants_are_those_of_the_
 
 
 def test_stages_are_measured_at_the_step(stepped: Run, fine: Run) -> None:
-    coarse = {key: value for key, value in fine.metrics["pdu"].items()}
-    assert stepped.metrics["pdu"] == pytest.approx(coarse, rel=1e-9)
+    assert stepped.metrics["pdu"] == pytest.approx(fine.metrics["pdu"], rel=1e-9)
     assert stepped.metrics["grid"]["resolution_s"] == 60
     assert fine.metrics["grid"]["resolution_s"] == 0.5
 
@@ -215,3 +214,34 @@ def test_a_stage_that_needs_a_finer_step_than_is_given_is_named(monkeypatch) -> 
     assert at_needed_step(scenario).step_ms == 6_000
     with pytest.raises(InputError, match=r"step: 30 s is coarser than the 6 s that facility"):
         at_needed_step(scenario.model_copy(update={"step": 30_000}))
+
+
+def test_peaks_and_ramps_by_averaging_time_are_those_of_the_steps(stepped: Run, fine: Run) -> None:
+    found = stepped.metrics["grid"]["at_step"]
+    power_mw = columns_of(fine)["facility_power_w"] / 1e6
+    assert found["step_s"] == 0.5 and set(found["peaks"]) == {"1s", "60s", "900s"}
+    for name, entry in found["peaks"].items():
+        n = round(2 * float(name[:-1]))
+        means_mw = power_mw.reshape(-1, n).mean(axis=1)
+        assert entry["max_mw"] == pytest.approx(means_mw.max(), rel=1e-6)
+    for name, entry in found["ramps"].items():
+        n = round(2 * float(name[:-1]))
+        means_mw = np.convolve(power_mw, np.full(n, 1 / n), "valid")
+        changes = (means_mw[n:] - means_mw[:-n]) / (n / 120)
+        assert entry["up_mw_per_min"] == pytest.approx(changes.max(), rel=1e-5)
+        assert entry["down_mw_per_min"] == pytest.approx(-changes.min(), rel=1e-5)
+
+
+def test_the_data_sheet_has_one_row_of_peaks_and_of_ramps(stepped: Run) -> None:
+    from diploee.reports.datasheet import data_sheet
+
+    (section,) = (s for s in data_sheet(stepped).sections if s.id == "averaging")
+    (table,) = section.tables
+    assert list(table.rows) == [
+        *("Peak [MW]", "Largest ramp up [MW/min]", "Largest ramp down [MW/min]"),
+    ]
+    peaks = stepped.metrics["grid"]["at_step"]["peaks"]
+    assert float(table.cell("Peak [MW]", "1 s means")) == pytest.approx(
+        peaks["1s"]["max_mw"], rel=1e-3
+    )
+    assert not any(c.isdigit() for c in table.cell("Peak [MW]", "0.1 s means"))

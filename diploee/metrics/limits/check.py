@@ -59,7 +59,7 @@ class Outside(NotAssessable):
 
 
 class Said(NamedTuple):
-    """What of a limit the run does not show (`note`), and what no run of this model does."""
+    """Words on a limit: what the run does not show of it (`note`), and what no such model does."""
 
     note: str = ""
     scope: str = ""

@@ -1,0 +1,107 @@
+"""What only the steps of a run show: peaks by averaging time, and ramps, below its resolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from diploee.clock import RunClock
+from diploee.facility import Block
+from diploee.facility.base import POWER
+from diploee.measures.distribution import Largest
+from diploee.measures.ramps import ramps
+from diploee.measures.series import QUANTA_PER_W, Series, Stretch, to_quanta
+from diploee.metric import Metric
+from diploee.schedule.schedule import Transient
+from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+
+PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
+RAMP_MS = (MS_PER_S, MS_PER_MIN, 10 * MS_PER_MIN)
+"""Lengths of the means of which the largest, and the largest change, are told."""
+
+STEP_METRICS = (
+    Metric("grid.at_step.step_s", "s", "step at which the run was computed", "{:g}"),
+    Metric("grid.at_step.peaks.<length>.max_mw", "MW", "largest mean over <length>",
+           text="consecutive means from the start of the run"),
+    Metric("grid.at_step.ramps.<length>.up_mw_per_min", "MW/min", "largest ramp up over <length>",
+           text="of adjacent means, sliding by the step"),
+    Metric("grid.at_step.ramps.<length>.down_mw_per_min", "MW/min",
+           "largest ramp down over <length>", text="of adjacent means, sliding by the step"),
+)  # fmt: skip
+
+
+class _Peak:
+    """The largest of consecutive means over n values."""
+
+    n_window = 1
+
+    def __init__(self, n: int) -> None:
+        self._n, self._left, self.most = n, np.empty(0, dtype=np.int64), Largest()
+
+    def add(self, stretch: Stretch) -> None:
+        """Take in the new values of a stretch."""
+        values = np.concatenate([self._left, stretch.new]) if self._left.size else stretch.new
+        whole = values.size // self._n * self._n
+        begin_ms = stretch.end_ms - values.size * stretch.step_ms
+        sums = values[:whole].reshape(-1, self._n).sum(axis=1)
+        self.most.add(sums / (self._n * QUANTA_PER_W), begin_ms, self._n * stretch.step_ms)
+        self._left = values[whole:].copy()
+
+    def result(self) -> Largest:
+        """Return the largest [W]."""
+        return self.most
+
+
+class _Ramp:
+    """The largest change of adjacent means over n values, up and down."""
+
+    def __init__(self, n: int) -> None:
+        self._signal, self._n, self.n_window = ramps(n), n, 2 * n
+        self.up, self.down = Largest(), Largest()
+
+    def add(self, stretch: Stretch) -> None:
+        """Take in what ends in the new values of a stretch."""
+        if (found := self._signal(stretch.windows_of(self.n_window))) is not None:
+            changes_w = found.values / (self._n * QUANTA_PER_W)
+            self.up.add(changes_w, found.first_ms, stretch.step_ms)
+            self.down.add(-changes_w, found.first_ms, stretch.step_ms)
+
+    def result(self) -> tuple[Largest, Largest]:
+        """Return the largest up and down [W]."""
+        return self.up, self.down
+
+
+class StepExtremes:
+    """A sink of the blocks at a run's step, which is finer than its resolution."""
+
+    def __init__(self, clock: RunClock, transient: Transient) -> None:
+        step_ms, self._clock, self._transient = clock.step_ms, clock.wall, transient
+        self._peaks = {n: _Peak(n // step_ms) for n in PEAK_MS if n % step_ms == 0}
+        self._ramps = {n: _Ramp(n // step_ms) for n in RAMP_MS if n % step_ms == 0}
+        self._series = Series(step_ms, [*self._peaks.values(), *self._ramps.values()])
+
+    def add(self, block: Block) -> None:
+        """Take in a block at the step."""
+        self._series.add(block.t0_ms, to_quanta(block.columns[POWER]), self._transient.end_ms)
+
+    def block(self) -> dict[str, Any]:
+        """Return the `grid.at_step` block; lengths that the run does not hold are left out."""
+
+        def told(largest: Largest) -> dict[str, Any]:
+            return {"time": self._clock.iso(largest.at_ms)}
+
+        peaks = {
+            f"{n / MS_PER_S:g}s": {"max_mw": peak.most.value / W_PER_MW} | told(peak.most)
+            for n, peak in self._peaks.items()
+            if np.isfinite(peak.most.value)
+        }
+        found = {}
+        for n, of in self._ramps.items():
+            if np.isfinite(of.up.value):
+                per_min = MS_PER_MIN / n / W_PER_MW
+                found[f"{n / MS_PER_S:g}s"] = {
+                    "up_mw_per_min": max(of.up.value * per_min, 0.0),
+                    "down_mw_per_min": max(of.down.value * per_min, 0.0),
+                }
+        return {"step_s": self._clock.step_s, "peaks": peaks, "ramps": found}
