@@ -46,6 +46,10 @@ _PARTS = 10**9
 """The state of charge is counted in such parts of the nominal energy."""
 
 
+STEPS_OF_TIME = 10
+"""Steps at least in the minute of a ramp, or in the time constant of a lag."""
+
+
 class Store(NamedTuple):
     """A battery in W, J and s."""
 
@@ -350,6 +354,11 @@ class BatterySpec(StageSpec):
         if self.ramp_limit is not None:
             return self.ramp_limit.hold()
         return Hold(lag_s=self.smoothing_s or 0.0)
+
+    def needed_step_ms(self) -> int:
+        """Return a tenth of the minute of its ramps, or of its time constant [ms]."""
+        lag_s = self.smoothing_s or S_PER_MIN
+        return int(lag_s * MS_PER_S) // STEPS_OF_TIME
 
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the facility's power, and tell what the battery does."""

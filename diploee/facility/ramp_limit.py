@@ -21,12 +21,19 @@ from pydantic import Field, model_validator
 
 from diploee.columns import Column
 from diploee.facility.base import POWER, Block, StageSpec, Values
-from diploee.facility.battery import ROUNDING_W, RampRates, State, Store, hold
+from diploee.facility.battery import (
+    ROUNDING_W,
+    STEPS_OF_TIME,
+    RampRates,
+    State,
+    Store,
+    hold,
+)
 from diploee.facility.meters import ColumnMeter
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
 from diploee.model import SCALES, optional
-from diploee.units import MS_PER_S, W_PER_MW
+from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
 
 class RampLimitSpec(StageSpec, RampRates):
@@ -76,6 +83,10 @@ class RampLimitSpec(StageSpec, RampRates):
         if self.curtails and self.up_mw_per_min is None:
             raise ValueError("curtails holds rises alone: give up_mw_per_min, or leave it out")
         return self
+
+    def needed_step_ms(self) -> int:
+        """Return a tenth of the minute of its ramps [ms]."""
+        return S_PER_MIN * MS_PER_S // STEPS_OF_TIME
 
     def store(self) -> Store:
         """Return a store that takes what the ballast can, and gives what is curtailed."""

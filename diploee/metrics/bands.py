@@ -64,6 +64,7 @@ class Readings(NamedTuple):
 
     averaging_window_s: float | None  # that each reading is averaged over; None where unknown
     bandwidth_hz: float  # highest frequency that the readings support
+    kind: str = "measured"  # `reference` where they are synthesised
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,10 @@ def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
     """Return what limits the profiles and measured samples of a run, from its manifest."""
     origins = [entry["provenance"] for entry in manifest.get("profiles", {}).values()]
     origins += [o for rates in manifest.get("power_samples", {}).values() for o in rates.values()]
-    return [Readings(o["averaging_window_s"], o["bandwidth_hz"]) for o in origins]
+    return [
+        Readings(o["averaging_window_s"], o["bandwidth_hz"], o.get("kind", "measured"))
+        for o in origins
+    ]
 
 
 def profile_support(readings: Iterable[Readings | Provenance]) -> Support:
@@ -146,21 +150,25 @@ def profile_support(readings: Iterable[Readings | Provenance]) -> Support:
     """
     # An unknown window counts as the one that leaves the bandwidth that is claimed.
     limits = {
-        (HALF_POWER_FREQUENCY / r.bandwidth_hz if window_s is None else window_s, r.bandwidth_hz)
+        (
+            HALF_POWER_FREQUENCY / r.bandwidth_hz if window_s is None else window_s,
+            r.bandwidth_hz,
+            r.kind == "reference",
+        )
         for r in readings
         for window_s in [r.averaging_window_s]
     }
-    limits = limits or {(UNKNOWN_WINDOW_S, UNKNOWN_BANDWIDTH_HZ)}
-    window_s = max(window for window, _ in limits)
-    flagged_hz = min(bandwidth for _, bandwidth in limits)
+    limits = limits or {(UNKNOWN_WINDOW_S, UNKNOWN_BANDWIDTH_HZ, False)}
+    window_s = max(window for window, *_ in limits)
+    flagged_hz = min(bandwidth for _, bandwidth, _ in limits)
     trusted_hz = TRUSTED_OF_BANDWIDTH * flagged_hz
     if window_s > 0:
         trusted_hz = min(trusted_hz, TRUSTED_WINDOWS / window_s)
     min_step_s = max(2 * window_s, 0.5 / flagged_hz if flagged_hz > 0 else np.inf)
-    detail_hz = max(bandwidth for _, bandwidth in limits)
+    _, detail_hz, is_synthesised = max(limits, key=lambda of: of[1])
     return Support(
         trusted_hz, flagged_hz, float(min_step_s), window_s, flagged_hz,
-        detail_hz=detail_hz, is_synthesised=any(window == 0 for window, _ in limits),
+        detail_hz=detail_hz, is_synthesised=is_synthesised,
     )  # fmt: skip
 
 

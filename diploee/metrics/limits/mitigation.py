@@ -29,6 +29,7 @@ from diploee.errors import Brief, InputError
 from diploee.facility.base import POWER, Block, Meter
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
+    STEPS_OF_TIME,
     BatterySpec,
     Held,
     Hold,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
+
+COARSEST_MS = S_PER_MIN * MS_PER_S // STEPS_OF_TIME
+"""Interval of a run at most: that at which the stage that is found holds a ramp in MW/min."""
 
 MARGIN = 1e-6
 """Ramps are held so much below their limit, so that rounding never passes it."""
@@ -151,8 +155,8 @@ class Mitigation(Brief):
             lines.append(
                 "to hold these ramps any control needs at least, knowing the day of its largest "
                 f"power beforehand: {self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh "
-                f"usable (a linear programme; its own supply is {self.least_report.verdict} that "
-                "day)"
+                f"usable (a linear programme; the limits it is sized for with it: "
+                f"{self.least_report.verdict})"
             )
         if self.window_step_s:
             lines.append(
@@ -217,6 +221,7 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         Limits; those on ramps, swings, bands and lines size the battery.
     """
     step_ms = run.scenario.resolution_ms
+    _check_step(run, COARSEST_MS)
     n = run.scenario.n_intervals
     if n > MOST_VALUES:
         raise InputError(
@@ -237,6 +242,7 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     if stage is None:
         size = BatterySize(0.0, 0.0)
         return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s)
+    _check_step(run, stage.needed_step_ms())
     supply_w, meter = sizing.through(stage)
     least, least_report = sizing.least(stage)
     after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, supply_w)
@@ -244,6 +250,16 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         stage, _size_of(stage), least, least_report, meter.values(), before, after,
         sizing.window_step_s, is_resized,
     )  # fmt: skip
+
+
+def _check_step(run: Run, most_ms: int) -> None:
+    """Refuse a run whose means are longer than the steps in which its battery would act."""
+    if run.scenario.resolution_ms > most_ms:
+        raise InputError(
+            f"{run.folder}: means over {run.scenario.resolution_ms / MS_PER_S:g} s hide what the "
+            f"battery holds, which acts in steps of {most_ms / MS_PER_S:g} s or less; run the site "
+            f"with --set resolution='{most_ms / MS_PER_S:g} s' and size it on that"
+        )
 
 
 def _size_of(stage: BatterySpec) -> BatterySize:

@@ -16,8 +16,13 @@ from diploee.metrics.limits import Limits, check_limits
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import Run
 
-SPAN = {"duration": "12 h", "resolution": "10 s", "facility.rated_power_mw": 0.06}
+SPAN = {"duration": "12 h", "resolution": "5 s", "facility.rated_power_mw": 0.06}
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
+
+
+@pytest.fixture(autouse=True)
+def any_run_is_a_year(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diploee.metrics.limits.report.YEAR_MS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ CASES = {
     "ramps": {"ramps": [RAMP]},
     "swings": {"swings": [{"window": "30 s", "max_mw": 0.001}]},
     "bands": {"band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
-    "lines": {"lines": [{"low_hz": 0.002, "high_hz": 0.05, "max_amplitude_mw": 0.0003}]},
+    "lines": {"lines": [{"low_hz": 0.002, "high_hz": 0.01, "max_amplitude_mw": 0.0003}]},
     "filtered": {"swings": [{"window": "1 min", "max_mw": 0.0008,
                              "filter": {"low_hz": 0.005, "high_hz": 0.04}}]},
     "of the peak": {"ramps": [{"interval": "1 min", "up_mw_per_min": {"percent_of_peak": 2},
@@ -67,7 +72,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
         assert bool(check_limits(held, read).not_met) == (name != "all"), name
         if name == "all":  # what the command says of the stage is what the run measures of it
             measured = {f"battery.{key}": value for key, value in held.metrics["battery"].items()}
-            assert measured == pytest.approx(found.metrics, rel=1e-3, abs=1e-4)
+            assert measured == pytest.approx(found.metrics, rel=1e-2, abs=1e-4)
 
 
 @pytest.mark.slow
@@ -75,7 +80,7 @@ def test_supply_of_the_linear_programme_is_checked_against_the_limits(run: Run) 
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
     assert found.least_report is not None and not found.least_report.not_met
     told = next(line for line in found.lines() if line.startswith("to hold these ramps"))
-    assert "its own supply is kept that day" in told
+    assert "with it: met)" in told
     # Ramps say nothing of frequencies: a supply within them may break a band, and that is told.
     band = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}
     sized = mitigate(run, Limits.model_validate({"ramps": [RAMP], "band_rms": [band]}))
@@ -149,7 +154,7 @@ def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def with_windows(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "windows"
-    return tiny_run(folder, SPAN | {"resolution": "60 s"}, event_windows=True)
+    return tiny_run(folder, SPAN | {"resolution": "6 s"}, event_windows=True)
 
 
 @pytest.mark.slow
@@ -163,8 +168,14 @@ def test_battery_is_sized_on_event_windows_too_and_keeps_the_limits_there(
     assert "worst windows only" in before.note and before.violations
     assert "worst windows only" in after.note and not after.violations
     assert found.size.power_w > 0 and after.value >= 0.9 * 0.002
-    assert "means over 60 s and event windows at 0.1 s" in "\n".join(found.lines())
+    assert "means over 6 s and event windows at 0.1 s" in "\n".join(found.lines())
     assert found.as_dict()["sized_on_windows_s"] == 0.1
+
+
+def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path: Path) -> None:
+    coarse = tiny_run(tmp_path / "run", SPAN | {"resolution": "1 min"})
+    with pytest.raises(InputError, match=r"means over 60 s .* run the site with --set resolution"):
+        mitigate(coarse, Limits.model_validate({"ramps": [RAMP]}))
 
 
 def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(
