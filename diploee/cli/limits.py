@@ -54,7 +54,12 @@ def limits_command(
         _show_sweep(sweep_verdicts(read_sweep(run_dir), loaded), fail, as_json)
         return
     report = open_run(run_dir).limits(loaded)
-    print_result(report.as_dict(), (*report.head(), *report.lines()), as_json=as_json)
+    lines = [*report.head(), *report.lines()]
+    if report.verdict == "inconclusive":
+        lines.append(
+            f"next: diploee run SITE --limits {limits}, of a whole year, at the step that it needs"
+        )
+    print_result(report.as_dict(), lines, as_json=as_json)
     _end([report], fail)
 
 

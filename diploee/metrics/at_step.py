@@ -1,4 +1,4 @@
-"""What only the steps of a run show: peaks by averaging time, and ramps, below its resolution."""
+"""Extremes that only the steps of a run show: peaks by averaging time, and ramps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 
 PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
 RAMP_MS = (MS_PER_S, MS_PER_MIN, 10 * MS_PER_MIN)
-"""Lengths of the means of which the largest, and the largest change, are told."""
+"""Lengths of the means whose largest, and whose largest change, are given."""
 
 STEP_METRICS = (
     Metric("grid.at_step.step_s", "s", "step at which the run was computed", "{:g}"),
@@ -88,11 +88,11 @@ class StepExtremes:
     def block(self) -> dict[str, Any]:
         """Return the `grid.at_step` block; lengths that the run does not hold are left out."""
 
-        def told(largest: Largest) -> dict[str, Any]:
+        def moment(largest: Largest) -> dict[str, Any]:
             return {"time": self._clock.iso(largest.at_ms)}
 
         peaks = {
-            f"{n / MS_PER_S:g}s": {"max_mw": peak.most.value / W_PER_MW} | told(peak.most)
+            f"{n / MS_PER_S:g}s": {"max_mw": peak.most.value / W_PER_MW} | moment(peak.most)
             for n, peak in self._peaks.items()
             if np.isfinite(peak.most.value)
         }

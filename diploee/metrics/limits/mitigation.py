@@ -156,7 +156,7 @@ class Mitigation(Brief):
                 "to hold these ramps any control needs at least, knowing the day of its largest "
                 f"power beforehand: {self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh "
                 f"usable (a linear programme; the limits it is sized for with it: "
-                f"{self.least_report.verdict})"
+                f"{self.least_report.of_span})"
             )
         if self.window_step_s:
             lines.append(
@@ -202,7 +202,7 @@ class Mitigation(Brief):
             "sized_on_windows_s": self.window_step_s or None,
             "least_power_mw": None if self.least is None else self.least.power_mw,
             "least_usable_energy_mwh": None if self.least is None else self.least.energy_mwh,
-            "least_verdict": None if self.least_report is None else self.least_report.verdict,
+            "least_verdict": None if self.least_report is None else self.least_report.of_span,
             "metrics": dict(self.metrics),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
