@@ -73,7 +73,7 @@ BLOCK_INTERVALS = 1 << 18
 """Intervals of a block where no transform sets them."""
 
 MAX_SPECTRA_BYTES = 1 << 30
-"""Memory for the transforms of all profiles, beyond which jobs are added directly."""
+"""Memory for the transforms of profiles; jobs of those that do not fit are added directly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,17 +157,19 @@ class PowerModel:
     @cached_property
     def fft_lengths(self) -> tuple[int, int] | None:
         """History and length of the transforms [intervals]; None where all is added directly."""
+        return fft_lengths(self.spectral_ids, self.library) if self.spectral_ids else None
+
+    @cached_property
+    def spectral_ids(self) -> list[int]:
+        """Profiles whose whole jobs may be added as spectra: the longest, as many as fit."""
         entries = self.library.entries
         sampled = [index for index in self.profile_ids if entries[index].dt_ms == self.dt_ms]
-        if self.method == "direct" or not sampled:
-            return None
-        history, length = fft_lengths(sampled, self.library)
-        n_bytes = spectra_bytes(len(sampled), length)
-        n_bytes += (
-            0 if self.ac is None else n_bytes // 2
-        )  # AC profiles are held in single precision
-        fits = n_bytes <= MAX_SPECTRA_BYTES
-        return (history, length) if fits or self.method == "spectral" else None
+        if self.method != "auto" or not sampled:
+            return sampled if self.method == "spectral" else []
+        sampled.sort(key=lambda index: (-entries[index].duration_ms, index))
+        bytes_of_one = spectra_bytes(1, fft_lengths(sampled, self.library)[1])
+        bytes_of_one += 0 if self.ac is None else bytes_of_one // 2  # held in single precision
+        return sampled[: MAX_SPECTRA_BYTES // bytes_of_one]
 
     @property
     def block_intervals(self) -> int:
@@ -211,6 +213,7 @@ class PowerModel:
     def _whole(self, segments: Segments) -> BoolArray:
         """Return which segments can be added as spectra."""
         whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+        whole &= np.isin(segments.profile_id, self.spectral_ids)
         if self.ac is not None:  # a flat profile's AC power is in the weight
             whole &= ~self.ac.flat[segments.profile_id]
         return whole

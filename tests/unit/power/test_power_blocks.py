@@ -13,7 +13,7 @@ import pytest
 from builders import job_energy_j, job_table, profile, tiny_library, tiny_scenario
 
 from diploee.power import Segments
-from diploee.power.blocks import Method
+from diploee.power.blocks import Method, PowerModel, power_stream
 from diploee.power.direct import EnergyTables
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
@@ -120,3 +120,21 @@ def test_blocks_of_a_process_pool_equal_those_of_threads(
         assert there.t0_ms == here.t0_ms
         assert there.it_power_w.tobytes() == here.it_power_w.tobytes()
         assert there.busy_nodes.tolist() == here.busy_nodes.tolist()
+
+
+def test_jobs_whose_transforms_do_not_fit_in_memory_are_added_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario, library = tiny_scenario({"duration": "12 h", "resolution": "1 s"}), tiny_library()
+    jobs = generate_jobs(scenario, library).jobs
+    segments = job_segments(schedule_jobs(jobs, scenario, "compiled"), library, scenario)
+    used = tuple(range(len(library.entries)))
+    powers_w = []
+    for n_held in (4, 2, 0):  # of four profiles, the longest first
+        monkeypatch.setattr("diploee.power.blocks.MAX_SPECTRA_BYTES", n_held * 16 * (2**19 + 1))
+        model = PowerModel(scenario.facility, library, used, 1_000, scenario.horizon_ms)
+        assert model.spectral_ids == [0, 2, 1, 3][:n_held]
+        blocks = power_stream(model, [(segments, scenario.horizon_ms)])
+        powers_w.append(np.concatenate([block.it_power_w[0] for block in blocks]))
+    assert powers_w[1] == pytest.approx(powers_w[0], rel=1e-9)
+    assert powers_w[2] == pytest.approx(powers_w[0], rel=1e-9)
