@@ -13,7 +13,7 @@ from diploee.clock import RunClock, whole_year
 from diploee.columns import TAKEN_OFF, Columns, catalogue, with_boundary
 from diploee.errors import InputError, LogFormatError, StageError, one_line
 from diploee.facility import Block, Site, Stage, Weather
-from diploee.facility.base import POWER, REACTIVE, Stages, check_order
+from diploee.facility.base import POWER, REACTIVE, Stages, check_order, numbered
 from diploee.inputs import Inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.model import SCALES, Model
@@ -135,15 +135,17 @@ def _stages_of(
 ) -> Stages:
     """Return the stages of a scenario over a span of time, and further ones behind them."""
     facility = scenario.facility
+    specs = numbered([*facility.stages, *further])
+    n_own = len(facility.stages)
     site = Site(
         clock,
         facility.supplied_power_w,
         facility.has_ac_power,
         weather,
         scenario.folder,
-        tuple(column for spec in facility.stages for column in spec.columns),
+        tuple(column for spec in specs[:n_own] for column in spec.columns),
     )
-    return Stages([*(spec.open(site) for spec in facility.stages), *further])
+    return Stages([*(spec.open(site) for spec in specs[:n_own]), *specs[n_own:]])
 
 
 def _is_out(stage: Stage) -> bool:

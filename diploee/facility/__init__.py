@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from diploee.facility.constant_loss import ConstantLossSpec as ConstantLossSpec
     from diploee.facility.cooling_table import CoolingTableSpec as CoolingTableSpec
     from diploee.facility.dlc_tower import DlcTowerSpec as DlcTowerSpec
+    from diploee.facility.generator import GeneratorSpec as GeneratorSpec
     from diploee.facility.loss_curves import SUPPLIES as SUPPLIES
     from diploee.facility.loss_curves import CurveSpec as CurveSpec
     from diploee.facility.loss_curves import LossCurve as LossCurve

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +35,7 @@ from diploee.facility.weather import Weather
 from diploee.metric import Metric, check_declared
 from diploee.model import Kind, Kinds
 from diploee.tables import Int64Array
-from diploee.units import W_PER_MW
+from diploee.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 
 POWER = "facility_power_w"
 """Power at the place that a block has reached; every stage may give it anew."""
@@ -176,6 +176,18 @@ class Stage(Protocol):
         ...
 
 
+STEPS_OF_TIME = 10
+"""A start delay, ramp or lag is computed in steps of a tenth of it at most."""
+
+
+def tenth_ms(*times_s: float) -> int | None:
+    """Return a tenth of the shortest of some times above 0 [ms]; None where there is none."""
+    fast_s = min((s for s in times_s if s > 0), default=np.inf)
+    if fast_s == np.inf:
+        return None
+    return max(round(fast_s * MS_PER_S / STEPS_OF_TIME), PROFILE_STEP_MS)
+
+
 class StageSpec(Kind):
     """Settings of a stage in a scenario; the stage itself unless `open` makes another object."""
 
@@ -186,6 +198,8 @@ class StageSpec(Kind):
     boundary: ClassVar[str | None] = None
     place: ClassVar[str | None] = None
     """Where it must stand, of `PLACES`; None for anywhere before the meter."""
+    comes_again: ClassVar[bool] = False
+    """Whether a site may have several, the later ones numbered, as in ``battery_2_power_w``."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -203,6 +217,87 @@ class StageSpec(Kind):
     def start(self) -> Any:
         """Return its state at the start of a run; none."""
         return None
+
+
+@dataclass(frozen=True)
+class Another:
+    """A stage that is not the first of its kind: its columns and metrics carry its number."""
+
+    stage: Any
+    number: int
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return str(self.stage.kind)
+
+    def renamed(self, name: str) -> str:
+        """Return the name of a column or metric with the number, behind its first word."""
+        first = re.match("[a-z]*", name)
+        at = first.end() if first else 0
+        return name if name in (POWER, REACTIVE) else f"{name[:at]}_{self.number}{name[at:]}"
+
+    @property
+    def columns(self) -> Columns:
+        """Its columns."""
+        of = f", {self.kind} {self.number}"
+        return tuple(
+            replace(c, name=self.renamed(c.name), text=c.text + of) for c in self.stage.columns
+        )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Its metrics."""
+        of = f", {self.kind} {self.number}"
+        return tuple(
+            replace(m, key=self.renamed(m.key), label=m.label + of) for m in self.stage.metrics
+        )
+
+    @property
+    def boundary(self) -> str | None:
+        """Its part of the boundary."""
+        return None if (of := self.stage.boundary) is None else f"{of} {self.number}"
+
+    def open(self, site: Site) -> Another:
+        """Return the stage as it stands in a facility."""
+        return Another(self.stage.open(site), self.number)
+
+    def start(self) -> Any:
+        """Return its state at the start of a run."""
+        return self.stage.start()
+
+    def apply(self, block: Block, state: Any) -> tuple[Values, Any]:
+        """Return its columns over a block, and its state at the block's end."""
+        values, after = self.stage.apply(block, state)
+        return {self.renamed(name): of for name, of in values.items()}, after
+
+    def meter(self) -> _MeterOfAnother:
+        """Return what measures it."""
+        return _MeterOfAnother(self, self.stage.meter())
+
+
+@dataclass(frozen=True)
+class _MeterOfAnother:
+    of: Another
+    meter: Meter
+
+    def add(self, block: Block) -> None:
+        names = [column.name for column in self.of.stage.columns]
+        columns = {name: block.columns[self.of.renamed(name)] for name in names}
+        self.meter.add(Block(block.t0_ms, block.dt_ms, {**block.columns, **columns}))
+
+    def values(self) -> dict[str, float | None]:
+        return {self.of.renamed(key): value for key, value in self.meter.values().items()}
+
+
+def numbered(stages: Sequence[Any]) -> list[Any]:
+    """Return stages, or what scenarios say of them, with those that come again numbered."""
+    kinds = [getattr(stage, "kind", None) for stage in stages]
+    before = [kinds[:i].count(kind) for i, kind in enumerate(kinds)]
+    return [
+        Another(stage, n + 1) if n and getattr(stage, "comes_again", False) else stage
+        for stage, n in zip(stages, before, strict=True)
+    ]
 
 
 class Stages:

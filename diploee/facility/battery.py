@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.columns import Column
-from diploee.facility.base import POWER, Block, StageSpec, Values
+from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
 from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
 from diploee.measures.distribution import Energy, HoursAbove, Most
@@ -44,10 +44,6 @@ DEPTHS_PERCENT = (1, 10, 20, 50, 100)
 
 _PARTS = 10**9
 """The state of charge is counted in such parts of the nominal energy."""
-
-
-STEPS_OF_TIME = 10
-"""Steps at least in the minute of a ramp, or in the time constant of a lag."""
 
 
 class Store(NamedTuple):
@@ -266,6 +262,7 @@ class BatterySpec(StageSpec):
         Metric("battery.most_state_of_charge", "1", "highest state of charge", "{:.3f}"),
     )  # fmt: skip
     boundary = "behind a battery"
+    comes_again: ClassVar[bool] = True
 
     kind: Literal["battery"] = Field(
         default="battery",
@@ -355,10 +352,9 @@ class BatterySpec(StageSpec):
             return self.ramp_limit.hold()
         return Hold(lag_s=self.smoothing_s or 0.0)
 
-    def needed_step_ms(self) -> int:
-        """Return a tenth of the minute of its ramps, or of its time constant [ms]."""
-        lag_s = self.smoothing_s or S_PER_MIN
-        return int(lag_s * MS_PER_S) // STEPS_OF_TIME
+    def needed_step_ms(self) -> int | None:
+        """Return a tenth of what its mode takes place in [ms]: the lag, or a ramp's minute."""
+        return tenth_ms(self.smoothing_s or S_PER_MIN)
 
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the facility's power, and tell what the battery does."""

@@ -14,21 +14,14 @@ Sheet "Flexibility and mitigation", section 5 (C3 without a battery).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.columns import Column
-from diploee.facility.base import POWER, Block, StageSpec, Values
-from diploee.facility.battery import (
-    ROUNDING_W,
-    STEPS_OF_TIME,
-    RampRates,
-    State,
-    Store,
-    hold,
-)
+from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
+from diploee.facility.battery import ROUNDING_W, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
@@ -61,6 +54,7 @@ class RampLimitSpec(StageSpec, RampRates):
         Metric("ramp_limit.max_uncovered_mw", "MW", "most power beyond the ramp"),
     )  # fmt: skip
     boundary = "behind a ramp limit"
+    comes_again: ClassVar[bool] = True
 
     kind: Literal["ramp_limit"] = Field(
         default="ramp_limit",
@@ -84,9 +78,9 @@ class RampLimitSpec(StageSpec, RampRates):
             raise ValueError("curtails holds rises alone: give up_mw_per_min, or leave it out")
         return self
 
-    def needed_step_ms(self) -> int:
-        """Return a tenth of the minute of its ramps [ms]."""
-        return S_PER_MIN * MS_PER_S // STEPS_OF_TIME
+    def needed_step_ms(self) -> int | None:
+        """Return a tenth of the minute that ramps are kept over [ms]."""
+        return tenth_ms(S_PER_MIN)
 
     def store(self) -> Store:
         """Return a store that takes what the ballast can, and gives what is curtailed."""

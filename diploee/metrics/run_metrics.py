@@ -239,6 +239,7 @@ class RunMetrics:
         transient: Transient | None = None,
     ) -> None:
         self._causes, self._transient = causes, transient
+        stages = list(stages)
         self.stages = StageMeters(stages, own_blocks())
         self._whole = FacilityMetrics(rated_w, clock.step_ms)
         self._pools: dict[str, FacilityMetrics] = {}
@@ -258,7 +259,7 @@ class RunMetrics:
         self._poi: PoiMetrics | None = None
         for spec in facility.stages:
             if isinstance(spec, PointOfInterconnectionSpec):
-                of_stages = (column for stage in facility.stages for column in stage.columns)
+                of_stages = (column for stage in stages for column in stage.columns)
                 columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
                 self._poi = PoiMetrics(
                     clock.wall, columns, spec.contract_mva, spec.billing, spec.contract_mw

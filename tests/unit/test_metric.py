@@ -135,6 +135,7 @@ def test_metrics_of_every_stage_keep_the_keys_that_they_are_declared_by(
         {"kind": "auxiliary_load", "power_kw": 1.0}, "transformers",
         {"kind": "battery", "power_mw": 1.0, "energy_mwh": 1.0, "smoothing_s": 60.0},
         {"kind": "ramp_limit", "down_mw_per_min": 1.0},
+        {"kind": "generator", "power_mw": 1.0, "above_mw": 1.0},
         {"kind": "point_of_interconnection", "contract_mva": 1.0},
     ]  # fmt: skip
     typical = {"kind": "typical_day", "station": "denver"}

@@ -26,10 +26,9 @@ import yaml
 
 from diploee.clock import instant_ms
 from diploee.errors import Brief, InputError
-from diploee.facility.base import POWER, Block, Meter
+from diploee.facility.base import POWER, Block, Meter, tenth_ms
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
-    STEPS_OF_TIME,
     BatterySpec,
     Held,
     Hold,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
 
-COARSEST_MS = S_PER_MIN * MS_PER_S // STEPS_OF_TIME
+COARSEST_MS = tenth_ms(S_PER_MIN)
 """Interval of a run at most: that at which the stage that is found holds a ramp in MW/min."""
 
 MARGIN = 1e-6
@@ -252,9 +251,9 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     )  # fmt: skip
 
 
-def _check_step(run: Run, most_ms: int) -> None:
+def _check_step(run: Run, most_ms: int | None) -> None:
     """Refuse a run whose means are longer than the steps in which its battery would act."""
-    if run.scenario.resolution_ms > most_ms:
+    if most_ms is not None and run.scenario.resolution_ms > most_ms:
         raise InputError(
             f"{run.folder}: means over {run.scenario.resolution_ms / MS_PER_S:g} s hide what the "
             f"battery holds, which acts in steps of {most_ms / MS_PER_S:g} s or less; run the site "

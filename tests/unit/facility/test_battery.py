@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,3 +201,15 @@ def test_battery_without_a_mode_is_shown_the_modes_with_an_entry_of_each_that_ru
     for _, entry in MODES.values():
         assert entry in str(refused.value)
         tiny_scenario({"facility.stages": [yaml.safe_load(entry)]})
+
+
+@pytest.mark.parametrize(
+    ("mode", "step_ms"),
+    [({"ramp_limit": {"up_mw_per_min": 1}}, 6_000), ({"smoothing_s": 300}, 30_000),
+     ({"smoothing_s": 0.2}, 100)],
+)  # fmt: skip
+def test_it_is_computed_in_tenths_of_its_lag_or_of_a_ramp_s_minute(
+    mode: dict[str, Any], step_ms: int
+) -> None:
+    spec = BatterySpec.model_validate({"power_mw": 1, "energy_mwh": 1, **mode})
+    assert spec.needed_step_ms() == step_ms

@@ -28,34 +28,34 @@ CHAIN: list[Any] = ["pdu", "ups", "wse", "auxiliary_load", "transformers", METER
 
 
 @pytest.fixture(autouse=True)
-def generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register a generator, as a file of a user does."""
+def turbine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register a turbine, as a file of a user does."""
     monkeypatch.setattr(STAGES, "_added", {})
 
     @STAGES.register
-    class Generator(StageSpec):
-        """A generator that runs from one hour of the day to another."""
+    class Turbine(StageSpec):
+        """A turbine that runs from one hour of the day to another."""
 
         columns: ClassVar = (
-            Column("generator_w", "W", "facility", "mean", "at its terminals",
-                   "output of the generator", role="source", part="generator"),
+            Column("turbine_w", "W", "facility", "mean", "at its terminals",
+                   "output of the turbine", role="source", part="turbine"),
         )  # fmt: skip
-        boundary: ClassVar[str | None] = "behind a generator"
-        kind: Literal["generator"] = "generator"
+        boundary: ClassVar[str | None] = "behind a turbine"
+        kind: Literal["turbine"] = "turbine"
         power_mw: float
         from_h: float = 6.0
 
         def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
             hour = block.starts_ms / 3.6e6 % 24
             given_w = self.power_mw * 1e6 * ((hour >= self.from_h) & (hour < 18))
-            return {"generator_w": given_w, POWER: block.columns[POWER] - given_w}, None
+            return {"turbine_w": given_w, POWER: block.columns[POWER] - given_w}, None
 
 
 def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any:
-    """Return a site of 3 MW of devices, with a generator before the stage of a number."""
+    """Return a site of 3 MW of devices, with a turbine before the stage of a number."""
     stages = list(CHAIN)
     if place is not None:
-        stages.insert(place, {"kind": "generator", "power_mw": power_mw})
+        stages.insert(place, {"kind": "turbine", "power_mw": power_mw})
     return tiny_scenario(
         {
             "duration": "1 d",
@@ -88,7 +88,7 @@ def test_a_source_at_the_meter_leaves_the_pue_as_it_is(tmp_path: Path) -> None:
     for key in ("pue", "ppue_cooling", "tue_device", "gross_mwh"):
         assert run.metrics["poi"][key] == pytest.approx(without.metrics["poi"][key], rel=1e-9)
     energy, before = run.metrics["poi"]["energy"], without.metrics["poi"]["energy"]
-    assert energy["generator_mwh"] == pytest.approx(-12, rel=1e-9)
+    assert energy["turbine_mwh"] == pytest.approx(-12, rel=1e-9)
     assert energy["total_mwh"] == pytest.approx(before["total_mwh"] - 12, rel=1e-9)
 
 
@@ -105,10 +105,10 @@ def test_a_source_further_inside_changes_the_pue_by_the_losses_it_changes(
     assert inside["cooling_w"] == pytest.approx(sums["cooling_w"], rel=0.02)
 
 
-@pytest.mark.parametrize("first", ["generator", "battery", "ramp_limit"])
+@pytest.mark.parametrize("first", ["turbine", "battery", "ramp_limit"])
 def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> None:
     inside: dict[str, dict[str, Any]] = {
-        "generator": {"power_mw": 2.0},
+        "turbine": {"power_mw": 2.0},
         "battery": {"power_mw": 0.5, "energy_mwh": 0.5, "smoothing_s": 600, "auxiliary_kw": 9},
         "ramp_limit": {"up_mw_per_min": 0.001, "down_mw_per_min": 0.001, "curtails": True},
     }
@@ -134,8 +134,36 @@ def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None
     assert lost > 1e-6 and change == pytest.approx(lost, abs=1e-9)
 
 
+def test_two_stages_of_a_kind_have_columns_metrics_and_parts_of_their_own(tmp_path: Path) -> None:
+    batteries = [
+        {
+            "kind": "battery",
+            "power_mw": mw,
+            "energy_mwh": 0.5,
+            "smoothing_s": 600,
+            "auxiliary_kw": 9,
+        }
+        for mw in (0.5, 0.1)
+    ]
+    above = [{"kind": "generator", "power_mw": mw, "above_mw": 1.0} for mw in (0.3, 0.2)]
+    stages = [*CHAIN[:5], *batteries, *above, METER]
+    run, sums = simulated(tmp_path / "run", site(**{"facility.stages": stages, "duration": "4 h"}))
+    for first, second in (("battery", "battery_2"), ("generator", "generator_2")):
+        assert run.metrics[first].keys() == run.metrics[second].keys()
+        assert run.metrics[first] != run.metrics[second]
+    assert {"battery_2_power_w", "generator_2_w"} <= {column.name for column in run.columns}
+    energy = dict(run.metrics["poi"]["energy"])
+    total = energy.pop("total_mwh")
+    assert sum(energy.values()) == pytest.approx(total, rel=1e-7)
+    given = [run.metrics[name]["energy_mwh"] for name in ("generator", "generator_2")]
+    assert min(given) > 0 and energy["generator_mwh"] == pytest.approx(-sum(given), rel=1e-6)
+    losses = [c.name for c in run.columns if c.role == "loss"]
+    assert "battery_2_loss_w" in losses
+    assert sums["loss_w"] == pytest.approx(sum(sums[name] for name in losses), rel=1e-9)
+
+
 def test_a_size_at_the_meter_is_that_without_the_source() -> None:
-    stages = ["pdu", {"kind": "generator", "power_mw": 9}, "transformers", METER]
+    stages = ["pdu", {"kind": "turbine", "power_mw": 9}, "transformers", METER]
     dry = {"facility.weather": None, "facility.stages": stages}
     without = dry | {"facility.stages": [stages[0], *stages[2:]]}
     assert rated_at_meter_w(site(**dry)) == rated_at_meter_w(site(**without))
@@ -146,9 +174,9 @@ def test_a_cause_names_the_source_and_its_sign(tmp_path: Path) -> None:
     ramps = {e["interval_s"]: e for e in run.metrics["grid"]["ramps"]["intervals"]}
     for way, sign in (("up", 1), ("down", -1)):
         cause = ramps[300.0][way]["cause"]
-        (part,) = (part for part in cause["parts"] if part.get("of") == "generator")
+        (part,) = (part for part in cause["parts"] if part.get("of") == "turbine")
         assert part["mw"] == pytest.approx(sign, abs=1e-9)
-        assert cause_words(cause).startswith(f"stage generator {sign:+.2f} MW")
+        assert cause_words(cause).startswith(f"stage turbine {sign:+.2f} MW")
 
 
 def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Path) -> None:
@@ -187,9 +215,7 @@ def test_a_run_with_a_stage_that_is_not_registered_here_says_how_to_read_it(
 ) -> None:
     run, _ = simulated(tmp_path / "run", site(5, duration="1 h"))
     monkeypatch.setattr(STAGES, "_added", {})
-    with pytest.raises(
-        InputError, match=r"unknown stage 'generator'.*module is imported"
-    ) as caught:
+    with pytest.raises(InputError, match=r"unknown stage 'turbine'.*module is imported") as caught:
         _ = Run(run.folder).scenario
     assert "\n" not in str(caught.value)
 
@@ -233,7 +259,7 @@ def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     stack = chart.panels[0].layers[0]
     assert isinstance(stack, Stack)
     (net,) = (of for of in chart.panels[0].layers if getattr(of, "name", "") == "facility")
-    given_mw = run.facility(["generator_w"])["generator_w"].to_numpy() / 1e6
+    given_mw = run.facility(["turbine_w"])["turbine_w"].to_numpy() / 1e6
     assert (stack.parts.sum(axis=0) - net.y)[:-1] == pytest.approx(given_mw, abs=1e-4)
 
 

@@ -72,7 +72,10 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
         assert bool(check_limits(held, read).not_met) == (name != "all"), name
         if name == "all":  # what the command says of the stage is what the run measures of it
             measured = {f"battery.{key}": value for key, value in held.metrics["battery"].items()}
-            assert measured == pytest.approx(found.metrics, rel=1e-2, abs=1e-4)
+            hours = measured.pop("battery.uncovered_h"), found.metrics["battery.uncovered_h"]
+            assert hours[0] == pytest.approx(hours[1], abs=3 * 5 / 3600)  # beyond rounding
+            of_run = {key: found.metrics[key] for key in measured}
+            assert measured == pytest.approx(of_run, rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.slow

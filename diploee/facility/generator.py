@@ -1,0 +1,234 @@
+"""A generator at this place: engines or turbines that run by the clock or above a demand.
+
+It starts after a delay, ramps to its output and back, and is not run steadily below its least load.
+Output and fuel are means of what happens within an interval, ramps and the end of the delay
+included; it is started and stopped at the start of an interval, by that interval's mean demand. Its
+fuel is linear in its output P while it runs (Willans' line), with P_r its rated power::
+
+    fuel = P_r / efficiency * (no_load_fuel + (1 - no_load_fuel) P / P_r)
+
+ASSUMPTION [J]: it does not fail, gives active power alone, and has no auxiliaries of its own. The
+defaults are assumed, from memory of makers' data sheets; the ranges are those of diesel and gas
+engines up to simple-cycle gas turbines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from diploee.clock import WallClock
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
+from diploee.facility.local_hours import LocalHours, any_hold
+from diploee.facility.meters import ColumnMeter
+from diploee.jit import njit
+from diploee.measures.distribution import CountAbove, Energy, Most
+from diploee.metric import Metric
+from diploee.model import SCALES, Share, optional
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
+
+
+class GeneratorState(NamedTuple):
+    """What a generator's next interval depends on."""
+
+    on: bool = False  # whether it is to run
+    level_w: float = 0.0  # output at the interval's start [W]
+    delay_s: float = 0.0  # what is left of its start delay [s]
+    since_s: float = np.inf  # time since it was started or stopped [s]
+
+
+class GeneratorSpec(StageSpec):
+    """A generator that runs in hours of local time, or where demand is above a power."""
+
+    columns: ClassVar[Columns] = (
+        Column("generator_w", "W", "facility", "mean", "at the generator's terminals",
+               "output of the generator", "source", "generator"),
+        Column("generator_fuel_w", "W", "facility", "mean", None,
+               "heat in the fuel that the generator burns, by its lower heating value"),
+        Column("generator_running", "1", "facility", "mean", None,
+               "part of the interval in which the generator runs"),
+        Column("generator_starts", "1", "facility", "mean", None, "starts of the generator"),
+    )  # fmt: skip
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("generator.energy_mwh", "MWh", "energy that the generator gave", "{:,.2f}",
+               view="table"),
+        Metric("generator.fuel_mwh", "MWh", "heat in the fuel that the generator burnt",
+               "{:,.1f}", "by its lower heating value", "table"),
+        Metric("generator.starts", "1", "starts of the generator", "{:,.0f}", view="table"),
+        Metric("generator.running_h", "h", "hours that the generator ran", "{:,.2f}",
+               view="table"),
+        Metric("generator.max_mw", "MW", "highest output of the generator"),
+    )  # fmt: skip
+    boundary: ClassVar[str | None] = "behind a generator"
+    comes_again: ClassVar[bool] = True
+
+    kind: Literal["generator"] = Field(
+        default="generator",
+        description="A generator at this place that runs in hours of local time, at its rated "
+        "power, or where demand is above a power, and gives what is above it.",
+    )
+    power_mw: Annotated[float, Field(gt=0), SCALES] = Field(description="Rated power [MW].")
+    schedule: Annotated[tuple[LocalHours, ...], Field(min_length=1)] | None = optional(
+        "Hours in which it runs at its rated power, whatever the demand; or above_mw."
+    )
+    above_mw: Annotated[float | None, Field(ge=0), SCALES] = optional(
+        "Demand at this place above which it is started; it gives what is above [MW]."
+    )
+    hysteresis_mw: Annotated[float, Field(ge=0), SCALES] = Field(
+        default=0.0, description="By how much demand must fall below above_mw to stop it [MW]."
+    )
+    least_load: Share = Field(
+        default=0.3,
+        description="Least steady output, of its rated power, 0-1 (assumed); range 0.2-0.6.",
+    )
+    ramp_per_min: Annotated[float, Field(gt=0)] = Field(
+        default=1.0,
+        description="Its ramp up and down, of its rated power per minute (assumed); range 0.1-6.",
+    )
+    start_delay_s: Annotated[float, Field(ge=0)] = Field(
+        default=60.0,
+        description="From the order to start to its first output [s] (assumed); range 10-1800.",
+    )
+    least_up_min: Annotated[float, Field(ge=0)] = Field(
+        default=30.0,
+        description="It is not stopped before, from its start order [min] (assumed); range 0-240.",
+    )
+    least_down_min: Annotated[float, Field(ge=0)] = Field(
+        default=15.0,
+        description="It is not started again before, from its stop order [min] (assumed); range "
+        "0-240.",
+    )
+    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.40,
+        description="Output per heat in the fuel at its rated power, 0-1 (assumed); range "
+        "0.28-0.48.",
+    )
+    no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.08,
+        description="Fuel that it burns without output, of that at its rated power, 0-1 "
+        "(assumed); range 0.03-0.12, gas turbines 0.2-0.35.",
+    )
+
+    @model_validator(mode="after")
+    def _runs_by_one(self) -> GeneratorSpec:
+        if (self.schedule is None) == (self.above_mw is None):
+            both = "both" if self.schedule is not None else "neither"
+            raise ValueError(f"runs by schedule or above_mw, found {both}; give one of them")
+        if self.schedule is not None and self.hysteresis_mw:
+            raise ValueError("hysteresis_mw is of above_mw: leave it out beside a schedule")
+        return self
+
+    def needed_step_ms(self) -> int | None:
+        """Return a tenth of its start delay, or of its ramp where that is shorter [ms]."""
+        return tenth_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
+
+    def open(self, site: Site) -> _Generator:
+        """Return the stage, which knows the local time."""
+        return _Generator(self, site.clock.wall)
+
+
+@dataclass(frozen=True)
+class _Generator:
+    """A generator as a stage."""
+
+    spec: GeneratorSpec
+    wall: WallClock
+    kind: ClassVar[str] = "generator"
+    columns: ClassVar[Columns] = GeneratorSpec.columns
+    metrics: ClassVar[tuple[Metric, ...]] = GeneratorSpec.metrics
+    boundary: ClassVar[str | None] = GeneratorSpec.boundary
+
+    def start(self) -> GeneratorState | None:
+        """Return its state at the start of a run: at rest, or as its schedule has it before."""
+        return None
+
+    def apply(self, block: Block, state: GeneratorState | None) -> tuple[Values, GeneratorState]:
+        """Run it, and return what it gives and burns."""
+        spec, load_w = self.spec, block.columns[POWER]
+        rated_w = spec.power_mw * W_PER_MW
+        if spec.schedule is not None:
+            times_ms = np.append(block.t0_ms - block.dt_ms, block.starts_ms)
+            ran, *_ = scheduled = any_hold(spec.schedule, self.wall, times_ms)
+            # It is wanted where a signal is above the first of two values, until it is not above
+            # the second
+            signal, bounds = scheduled[1:].astype(np.float64), (0.5, 0.5)
+            wish_w = np.full(len(block), rated_w)
+            first = GeneratorState(True, rated_w) if ran else GeneratorState()
+        else:
+            assert spec.above_mw is not None
+            above_w = spec.above_mw * W_PER_MW
+            signal, bounds = load_w, (above_w, above_w - spec.hysteresis_mw * W_PER_MW)
+            wish_w, first = load_w - above_w, GeneratorState()
+        rows = np.empty((3, len(block)))
+        after = _run(
+            signal, np.clip(wish_w, spec.least_load * rated_w, rated_w), block.dt_ms / MS_PER_S,
+            bounds, (spec.least_up_min * S_PER_MIN, spec.least_down_min * S_PER_MIN),
+            spec.start_delay_s, spec.ramp_per_min * rated_w / S_PER_MIN,
+            first if state is None else state, rows,
+        )  # fmt: skip
+        given_w, running, starts = rows
+        idle = spec.no_load_fuel
+        columns = {
+            "generator_w": given_w,
+            "generator_fuel_w": (idle * rated_w * running + (1 - idle) * given_w) / spec.efficiency,
+            "generator_running": running,
+            "generator_starts": starts,
+            POWER: load_w - given_w,
+        }
+        return columns, GeneratorState(*after)
+
+    def meter(self) -> ColumnMeter:
+        """Return what measures what it gives and burns."""
+        return ColumnMeter({
+            "generator.energy_mwh": (Energy(), "generator_w"),
+            "generator.fuel_mwh": (Energy(), "generator_fuel_w"),
+            "generator.starts": (CountAbove(0.5), "generator_starts"),
+            "generator.running_h": (
+                Energy(), lambda columns: W_PER_MW * columns["generator_running"]
+            ),
+            "generator.max_mw": (Most(per=W_PER_MW), "generator_w"),
+        })  # fmt: skip
+
+
+@njit()
+def _run(
+    signal: Float64Array,
+    wish_w: Float64Array,
+    dt_s: float,
+    bounds: tuple[float, float],
+    least_s: tuple[float, float],
+    start_delay_s: float,
+    ramp_w_per_s: float,
+    state: GeneratorState,
+    rows: Float64Array,
+) -> tuple[bool, float, float, float]:
+    """Give mean output [W], part of the interval that it runs, and starts, of each interval."""
+    on, level_w, delay_s, since_s = state
+    for k in range(signal.size):
+        rows[2, k] = 0.0
+        wanted = signal[k] > (bounds[1] if on else bounds[0])
+        if wanted != on and since_s >= (least_s[0] if on else least_s[1]):
+            on, since_s, delay_s = wanted, 0.0, 0.0
+            if on and level_w == 0.0:
+                delay_s, rows[2, k] = start_delay_s, 1.0
+        waits_s = min(delay_s, dt_s)
+        delay_s -= waits_s
+        left_s = dt_s - waits_s
+        goal_w = wish_w[k] if on else 0.0
+        gap_w = goal_w - level_w
+        ramps_s = abs(gap_w) / ramp_w_per_s
+        end_w = goal_w
+        if ramps_s > left_s:
+            ramps_s = left_s
+            end_w = level_w + np.sign(gap_w) * ramp_w_per_s * left_s
+        given_j = (level_w + end_w) / 2 * ramps_s + end_w * (left_s - ramps_s)
+        rows[0, k] = given_j / dt_s
+        rows[1, k] = (left_s if on else ramps_s) / dt_s
+        level_w = end_w
+        since_s += dt_s
+    return on, level_w, delay_s, since_s
