@@ -25,16 +25,27 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.columns import Column
-from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
+from diploee.clock import WallClock
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
+from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
 from diploee.measures.distribution import Energy, HoursAbove, Most
 from diploee.measures.ramps import TurningPoints
 from diploee.metric import Metric
-from diploee.model import SCALES, Model
+from diploee.model import SCALES, Model, optional
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_KW, W_PER_MW
+from diploee.units import (
+    J_PER_MWH,
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    S_PER_MIN,
+    W_PER_KW,
+    W_PER_MW,
+)
 
 ROUNDING_W = 1e-3
 """A smaller shortfall is rounding [W]."""
@@ -94,6 +105,18 @@ def hold(
     return Held(rows[0], rows[1], rows[2], rows[3], last)
 
 
+@njit(inline="always")
+def _given(gives_w: float, dt_s: float, store: Store, stored_j: float) -> tuple[float, float]:
+    """Return what a battery gives of what is asked [W], and the energy then in it [J]."""
+    if gives_w > 0:
+        room_w = max(stored_j - store.least_j, 0.0) * store.discharge / dt_s
+        gives_w = min(gives_w, store.gives_w, room_w)
+        return gives_w, stored_j - gives_w * dt_s / store.discharge
+    room_w = max(store.most_j - stored_j, 0.0) / store.charge / dt_s
+    gives_w = -min(-gives_w, store.power_w, room_w)
+    return gives_w, stored_j - gives_w * dt_s * store.charge
+
+
 @njit()
 def _hold(
     load_w: Float64Array,
@@ -104,7 +127,7 @@ def _hold(
     stored_j: float,
     rows: Float64Array,
 ) -> tuple[float, float]:
-    lag_s, charge, discharge = asked.lag_s, store.charge, store.discharge
+    lag_s = asked.lag_s
     # A lag of interval means: the level y after an interval, and the mean over it.
     kept = np.exp(-dt_s / lag_s) if lag_s > 0 else 0.0
     level_w = supply_w
@@ -117,20 +140,81 @@ def _hold(
             lowest_w = supply_w - asked.down_w_per_s * dt_s
             asked_w = min(max(wish_w, lowest_w), supply_w + asked.up_w_per_s * dt_s)
         gives_w = load_w[k] - asked_w
-        if gives_w > 0:
-            room_w = max(stored_j - store.least_j, 0.0) * discharge / dt_s
-            gives_w = min(gives_w, store.gives_w, room_w)
-            stored_j -= gives_w * dt_s / discharge
-        else:
-            room_w = max(store.most_j - stored_j, 0.0) / charge / dt_s
-            gives_w = -min(-gives_w, store.power_w, room_w)
-            stored_j -= gives_w * dt_s * charge
+        gives_w, stored_j = _given(gives_w, dt_s, store, stored_j)
         supply_w = load_w[k] - gives_w
         rows[0, k] = supply_w
         rows[1, k] = gives_w
         rows[2, k] = stored_j
         rows[3, k] = abs(supply_w - asked_w)
     return (level_w if lag_s > 0 else supply_w), stored_j
+
+
+class DispatchState(NamedTuple):
+    """State of a battery that shaves peaks or follows the clock, behind an interval."""
+
+    stored_j: float  # energy in it [J]
+    billed_w: float = 0.0  # largest billed mean of the month [W]
+    drawn_j: float = 0.0  # energy of the clock interval so far [J]
+    # Clock interval and month of the interval before; below all at the start
+    window: int = -(2**62)
+    month: int = -(2**62)
+
+
+class Clock(NamedTuple):
+    """Local time of intervals, each of shape (n,), for what goes by it."""
+
+    plan: Float64Array  # 1 to charge, -1 to discharge, 0 to rest
+    # Number of the clock interval that bills, where in it each begins [s], and number of the month
+    window: Int64Array
+    offset_s: Float64Array
+    month: Int64Array
+
+
+@njit()
+def _dispatch(
+    load_w: Float64Array,
+    dt_s: float,
+    store: Store,
+    target_w: float,
+    window_s: float,
+    clock: Clock,
+    state: DispatchState,
+    rows: Float64Array,
+) -> tuple[float, float, float, int, int]:
+    """Hold the supply at a target or a billed mean, or charge and discharge by the clock.
+
+    `target_w` is infinite for the clock's plan, and `window_s` 0 where nothing is billed.
+    """
+    stored_j, billed_w, drawn_j, window, month = state
+    for k in range(load_w.size):
+        load = load_w[k]
+        hold_w = most_w = target_w
+        if window_s > 0:
+            begins = clock.window[k] != window
+            if begins:
+                billed_w = max(billed_w, drawn_j / window_s)
+            if clock.month[k] != month:
+                billed_w = 0.0
+            window, month = clock.window[k], clock.month[k]
+            hold_w = max(billed_w, target_w)
+            if begins:  # what a run has not seen of its first counts as held
+                drawn_j = hold_w * clock.offset_s[k]
+            # The mean of the clock interval may still come to what is held
+            most_w = max((hold_w * window_s - drawn_j) / (window_s - clock.offset_s[k]), 0.0)
+        if np.isfinite(target_w):
+            filled_w = load + store.feedback_per_s * (store.reference_j - stored_j)
+            asked_w = min(filled_w, max(load, hold_w), most_w)
+        elif clock.plan[k] >= 0:
+            asked_w = load + clock.plan[k] * store.power_w
+        else:
+            asked_w = max(load - store.power_w, min(load, 0.0))
+        gives_w, stored_j = _given(load - asked_w, dt_s, store, stored_j)
+        rows[0, k] = load - gives_w
+        rows[1, k] = gives_w
+        rows[2, k] = stored_j
+        rows[3, k] = max(load - gives_w - most_w, 0.0)
+        drawn_j += (load - gives_w) * dt_s
+    return stored_j, billed_w, drawn_j, window, month
 
 
 @dataclass(frozen=True)
@@ -182,14 +266,15 @@ def _by_depth(depths: Int64Array) -> Int64Array:
     return np.bincount(found, minlength=edges.size + 1)
 
 
-_EXAMPLE = "{{kind: battery, power_mw: 2, energy_mwh: 1, {}}}"
+EXAMPLE = "{{kind: battery, power_mw: 2, energy_mwh: 1, {}}}"
 MODES = {
-    "ramp_limit": (
-        "holds ramps", _EXAMPLE.format("ramp_limit: {up_mw_per_min: 5, down_mw_per_min: 5}")
-    ),
-    "smoothing_s": ("smooths the power by a lag", _EXAMPLE.format("smoothing_s: 600")),
-}  # fmt: skip
-"""Modes of a battery by key: in words, and an entry as an example."""
+    "ramp_limit": "{up_mw_per_min: 5, down_mw_per_min: 5}",
+    "smoothing_s": "600",
+    "peak_shaving": "{target_mw: 8}",
+    "demand_charge": "{target_mw: 8}",
+    "time_of_use": "{charge: [{from_h: 0, to_h: 6}], discharge: [{from_h: 17, to_h: 21}]}",
+}
+"""Modes of a battery by key, with an example of each."""
 
 Rate = Annotated[float, Field(gt=0)]
 
@@ -224,8 +309,37 @@ class RampRates(Model):
         return Hold(up, down)
 
 
+class PeakShaving(Model):
+    """A power that the supply is kept below."""
+
+    target_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+        description="Power that the battery discharges above, and does not charge beyond [MW]."
+    )
+
+
+class DemandCharge(PeakShaving):
+    """A mean over clock intervals that the supply is kept below, and that grows as it is missed."""
+
+    target_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+        description="Mean over a clock interval that each month begins with; where one is larger, "
+        "it is billed anyway, and is kept for the rest of the month [MW]."
+    )
+    interval_min: Literal[15, 30, 60] = Field(default=15, description="The clock interval [min].")
+
+
+class TimeOfUse(Model):
+    """Hours in which it charges and discharges at its power, the second never beyond the load."""
+
+    charge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
+        description="Hours in which it charges."
+    )
+    discharge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
+        description="Hours in which it discharges; not in those in which it charges."
+    )
+
+
 class BatterySpec(StageSpec):
-    """A battery at this place of the facility that holds ramps or smooths the power."""
+    """A battery at this place that holds ramps, smooths, shaves peaks or follows the clock."""
 
     columns = (
         Column("battery_power_w", "W", "facility", "mean", "at the battery's terminals",
@@ -255,6 +369,8 @@ class BatterySpec(StageSpec):
                    view="table")
             for low, high in pairwise(DEPTHS_PERCENT)
         ),
+        Metric("battery.calendar_fade", "%", "nominal energy lost by age alone", "{:.3f}",
+               "at a constant rate; that by cycles is not in it", factor=100),
         Metric("battery.uncovered_h", "h", "time beyond what the battery covers", "{:,.2f}",
                view="table"),
         Metric("battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"),
@@ -266,7 +382,8 @@ class BatterySpec(StageSpec):
 
     kind: Literal["battery"] = Field(
         default="battery",
-        description="A battery at this place that holds ramps, or smooths the power.",
+        description="A battery at this place that holds ramps, smooths the power, shaves peaks, or "
+        "charges and discharges by the clock.",
     )
     power_mw: Annotated[float, Field(gt=0), SCALES] = Field(
         description="Most that it takes and gives [MW]."
@@ -281,6 +398,13 @@ class BatterySpec(StageSpec):
     smoothing_s: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="Time constant of the lag that the supply follows the load with."
     )
+    peak_shaving: PeakShaving | None = optional(
+        "A power that the supply is kept below; it is filled again below that."
+    )
+    demand_charge: DemandCharge | None = optional(
+        "The month's largest billed mean so far, which the supply's means are kept below."
+    )
+    time_of_use: TimeOfUse | None = optional("Local hours in which it charges and discharges.")
     charge_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.95, description="Energy stored per energy taken, 0-1 (assumed)."
     )
@@ -298,12 +422,19 @@ class BatterySpec(StageSpec):
         default=0.9, description="It is not filled above this part of its nominal energy (assumed)."
     )
     reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.5, description="State that it starts with, and is brought back to (assumed)."
+        default=0.5,
+        description="State that it starts with, and is brought back to (assumed); where it "
+        "shaves peaks, it starts filled and is filled again.",
     )
     feedback_per_h: Annotated[float, Field(ge=0)] = Field(
         default=1.0,
         description="Part of the lacking energy that it asks for per hour, to be brought back "
         "(assumed).",
+    )
+    calendar_fade_per_year: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.02,
+        description="Part of the nominal energy lost in a year by age alone, 0-1 (assumed); range "
+        "0.01-0.04. It is measured, and takes nothing from the energy within the run.",
     )
 
     @model_validator(mode="before")
@@ -312,10 +443,10 @@ class BatterySpec(StageSpec):
         # Before the other keys are looked at: an entry of the kind alone is shown the modes.
         modes = [key for key in MODES if isinstance(value, dict) and value.get(key) is not None]
         if isinstance(value, dict) and len(modes) != 1:
-            examples = "; ".join(f"{what}: {example}" for what, example in MODES.values())
+            examples = " or ".join(f"{key}: {example}" for key, example in MODES.items())
             raise ValueError(
-                f"a battery has one mode, {' or '.join(MODES)}, found "
-                f"{' and '.join(modes) or 'none'} ({examples})"
+                f"a battery has one mode, found {' and '.join(modes) or 'none'}; give one, as in "
+                f"{EXAMPLE.format('...')} with {examples}"
             )
         return value
 
@@ -333,6 +464,18 @@ class BatterySpec(StageSpec):
             )
         return self
 
+    @property
+    def first_state_of_charge(self) -> float:
+        """State that it starts with, and is brought back to."""
+        fills = self.peak_shaving or self.demand_charge
+        return self.most_state_of_charge if fills else self.reference_state_of_charge
+
+    def open(self, site: Site) -> Any:
+        """Return the stage; that of some modes knows the local time."""
+        if any((self.peak_shaving, self.demand_charge, self.time_of_use)):
+            return _Dispatched(self, site.clock.wall)
+        return self
+
     def store(self) -> Store:
         """Return it in W, J and s."""
         capacity_j = self.energy_mwh * J_PER_MWH
@@ -340,7 +483,7 @@ class BatterySpec(StageSpec):
             self.power_mw * W_PER_MW,
             self.least_state_of_charge * capacity_j,
             self.most_state_of_charge * capacity_j,
-            self.reference_state_of_charge * capacity_j,
+            self.first_state_of_charge * capacity_j,
             self.charge_efficiency,
             self.discharge_efficiency,
             self.feedback_per_h / (MS_PER_H / MS_PER_S),
@@ -353,33 +496,96 @@ class BatterySpec(StageSpec):
         return Hold(lag_s=self.smoothing_s or 0.0)
 
     def needed_step_ms(self) -> int | None:
-        """Return a tenth of what its mode takes place in [ms]: the lag, or a ramp's minute."""
-        return tenth_ms(self.smoothing_s or S_PER_MIN)
+        """Return a tenth of the lag, a ramp's minute or the billed interval [ms]."""
+        if self.demand_charge is not None:
+            return tenth_ms(self.demand_charge.interval_min * S_PER_MIN)
+        return tenth_ms(self.smoothing_s or (S_PER_MIN if self.ramp_limit else 0.0))
 
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the facility's power, and tell what the battery does."""
-        load_w, dt_s = block.columns[POWER], block.dt_ms / MS_PER_S
-        auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
+        load_w, store = block.columns[POWER], self.store()
         before = (float(load_w[0]), store.reference_j) if state is None else state
-        held = hold(load_w, dt_s, store, self.hold(), before)
+        held = hold(load_w, block.dt_ms / MS_PER_S, store, self.hold(), before)
+        return self.values(
+            held.supply_w, held.battery_w, held.stored_j, held.uncovered_w
+        ), held.state
+
+    def values(
+        self,
+        supply_w: Float64Array,
+        battery_w: Float64Array,
+        stored_j: Float64Array,
+        uncovered_w: Float64Array,
+    ) -> Values:
+        """Return the columns of what it does; arguments as in `Held`."""
+        auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
         loss_w = np.where(
-            held.battery_w > 0,
-            held.battery_w * (1 / store.discharge - 1),
-            -held.battery_w * (1 - store.charge),
+            battery_w > 0,
+            battery_w * (1 / store.discharge - 1),
+            -battery_w * (1 - store.charge),
         )
-        columns = {
-            "battery_power_w": held.battery_w,
-            "battery_discharge_w": held.battery_w + loss_w,
-            "battery_state_of_charge": held.stored_j / (self.energy_mwh * J_PER_MWH),
+        return {
+            "battery_power_w": battery_w,
+            "battery_discharge_w": battery_w + loss_w,
+            "battery_state_of_charge": stored_j / (self.energy_mwh * J_PER_MWH),
             "battery_loss_w": loss_w + auxiliary_w,
-            "battery_uncovered_w": held.uncovered_w,
-            POWER: held.supply_w + auxiliary_w,
+            "battery_uncovered_w": uncovered_w,
+            POWER: supply_w + auxiliary_w,
         }
-        return columns, held.state
 
     def meter(self) -> _BatteryMeter:
         """Return what measures it."""
         return _BatteryMeter(self)
+
+
+@dataclass(frozen=True)
+class _Dispatched:
+    """A battery that shaves peaks or follows the clock, as a stage."""
+
+    spec: BatterySpec
+    wall: WallClock
+    kind: ClassVar[str] = "battery"
+    columns: ClassVar[Columns] = BatterySpec.columns
+    metrics: ClassVar[tuple[Metric, ...]] = BatterySpec.metrics
+    boundary: ClassVar[str | None] = BatterySpec.boundary
+
+    def start(self) -> DispatchState:
+        """Return its state at the start of a run."""
+        return DispatchState(self.spec.store().reference_j)
+
+    def apply(self, block: Block, state: DispatchState) -> tuple[Values, DispatchState]:
+        """Hold the facility's power, and tell what the battery does."""
+        spec, load_w = self.spec, block.columns[POWER]
+        store, n = spec.store(), len(block)
+        # Its own power passes the meter too, and is within what it holds.
+        auxiliary_w = spec.auxiliary_kw * W_PER_KW
+        asked, target_w, window_ms = spec.peak_shaving or spec.demand_charge, np.inf, MS_PER_DAY
+        local_ms = self.wall.local_ms(block.starts_ms)
+        plan = np.zeros(n)
+        if asked is not None:
+            target_w = asked.target_mw * W_PER_MW - auxiliary_w
+        elif spec.time_of_use is not None:
+            charges, discharges = (
+                any_hold(hours, self.wall, block.starts_ms)
+                for hours in (spec.time_of_use.charge, spec.time_of_use.discharge)
+            )
+            plan = np.where(charges, 1.0, np.where(discharges, -1.0, 0.0))
+        if spec.demand_charge is not None:
+            window_ms = spec.demand_charge.interval_min * MS_PER_MIN
+        months = local_ms.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
+        clock = Clock(plan, local_ms // window_ms, local_ms % window_ms / MS_PER_S, months)
+        rows = np.empty((4, n))
+        after = _dispatch(
+            load_w, block.dt_ms / MS_PER_S,
+            store._replace(gives_w=store.power_w), target_w,
+            window_ms / MS_PER_S if spec.demand_charge else 0.0, clock, state, rows,
+        )  # fmt: skip
+        supply_w, battery_w, stored_j, uncovered_w = rows
+        return spec.values(supply_w, battery_w, stored_j, uncovered_w), DispatchState(*after)
+
+    def meter(self) -> _BatteryMeter:
+        """Return what measures it."""
+        return self.spec.meter()
 
 
 class _BatteryMeter(ColumnMeter):
@@ -401,11 +607,13 @@ class _BatteryMeter(ColumnMeter):
         })  # fmt: skip
         self._capacity_mwh, self._taken = spec.energy_mwh, Energy()
         self._cycles = ChargeCycles()
-        self._cycles.add(np.array([spec.reference_state_of_charge]))
+        self._cycles.add(np.array([spec.first_state_of_charge]))
+        self._fade_per_ms, self._ms = spec.calendar_fade_per_year / (365 * MS_PER_DAY), 0
 
     def add(self, block: Block) -> None:
         """Take in a block."""
         super().add(block)
+        self._ms += len(block) * block.dt_ms
         self._taken.add(-np.minimum(block.columns["battery_power_w"], 0), block.dt_ms)
         self._cycles.add(block.columns["battery_state_of_charge"])
 
@@ -419,6 +627,7 @@ class _BatteryMeter(ColumnMeter):
             "battery.equivalent_full_cycles": moved_mwh / (2 * self._capacity_mwh),
             "battery.cycled_depth": cycles.depths,
             "battery.deepest_cycle": cycles.deepest,
+            "battery.calendar_fade": self._ms * self._fade_per_ms,
             **{
                 f"battery.cycles_{low}_to_{high}_percent": n
                 for (low, high), n in zip(pairwise(DEPTHS_PERCENT), cycles.classes, strict=True)

@@ -34,7 +34,7 @@ from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
 
 class GeneratorState(NamedTuple):
-    """What a generator's next interval depends on."""
+    """State of a generator behind an interval."""
 
     on: bool = False  # whether it is to run
     level_w: float = 0.0  # output at the interval's start [W]

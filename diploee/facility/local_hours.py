@@ -43,7 +43,7 @@ class LocalHours(Model):
         return self
 
     def hold_at(self, local_ms: Int64Array) -> npt.NDArray[np.bool_]:
-        """Tell of local times [ms since 1970-01-01 00:00] whether they are in it."""
+        """Return of local times [ms since 1970-01-01 00:00] whether they are in it."""
         day, hour = local_ms // MS_PER_DAY, local_ms % MS_PER_DAY / MS_PER_H
         after, before = hour >= self.from_h, hour < self.to_h
         inside = after & before if self.from_h < self.to_h else after | before
@@ -58,6 +58,6 @@ class LocalHours(Model):
 def any_hold(
     hours: Iterable[LocalHours], wall: WallClock, times_ms: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Tell of times of a run [ms] whether they are in any of some hours."""
+    """Return of times of a run [ms] whether they are in any of some hours."""
     local_ms = wall.local_ms(times_ms)
     return np.asarray(np.any([of.hold_at(local_ms) for of in hours], axis=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import yaml
 from builders import tiny_library, tiny_scenario
 
 import diploee
+from diploee.clock import RunClock
 from diploee.errors import ScenarioError
-from diploee.facility import Block
+from diploee.facility import Block, Site
 from diploee.facility.base import Stages
-from diploee.facility.battery import MODES, BatterySpec, ChargeCycles, Hold, Store, hold
+from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles, Hold, Store, hold
 from diploee.facility.battery_size import COVERED, BatterySize, least_battery, smallest
 
 MW = 1e6
+START = datetime(2018, 1, 31)
 
 
 def square(
@@ -31,7 +34,8 @@ def square(
 def run_of(
     spec: BatterySpec, load_w: np.ndarray, dt_ms: int, cuts: list[int]
 ) -> dict[str, np.ndarray]:
-    stages = Stages([spec])
+    clock = RunClock(START, UTC, load_w.size * dt_ms, dt_ms)
+    stages = Stages([spec.open(Site(clock, 1e8))])
     edges = [0, *cuts, load_w.size]
     blocks = (
         Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]}) for a, b in pairwise(edges)
@@ -198,9 +202,10 @@ def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
 def test_battery_without_a_mode_is_shown_the_modes_with_an_entry_of_each_that_runs() -> None:
     with pytest.raises(ScenarioError) as refused:
         tiny_scenario({"facility.stages": [{"kind": "battery"}]})
-    for _, entry in MODES.values():
-        assert entry in str(refused.value)
-        tiny_scenario({"facility.stages": [yaml.safe_load(entry)]})
+    for key, example in MODES.items():
+        mode = f"{key}: {example}"
+        assert mode in str(refused.value)
+        tiny_scenario({"facility.stages": [yaml.safe_load(EXAMPLE.format(mode))]})
 
 
 @pytest.mark.parametrize(
@@ -213,3 +218,69 @@ def test_it_is_computed_in_tenths_of_its_lag_or_of_a_ramp_s_minute(
 ) -> None:
     spec = BatterySpec.model_validate({"power_mw": 1, "energy_mwh": 1, **mode})
     assert spec.needed_step_ms() == step_ms
+
+
+FULL = {"least_state_of_charge": 0, "most_state_of_charge": 1}
+
+
+def battery(power_mw: float, energy_mwh: float, **mode: Any) -> BatterySpec:
+    return BatterySpec.model_validate(
+        {"power_mw": power_mw, "energy_mwh": energy_mwh, **FULL, **mode}
+    )
+
+
+@pytest.mark.parametrize(("target_mw", "uncovered_h"), [(9.05, 0.0), (9.0, 0.1)])
+def test_peak_is_shaved_as_long_as_the_energy_lasts(target_mw: float, uncovered_h: float) -> None:
+    # Sheet, section 5 (C5): 8 MW with 2 h at 10, 2 MWh full, 0.95 out: 9.05 MW, 1.9 MWh given.
+    load_w = np.repeat([8.0, 10.0, 8.0], [60, 120, 60]) * MW
+    spec = battery(5, 2, peak_shaving={"target_mw": target_mw})
+    found = run_of(spec, load_w, 60_000, [])
+    above = found["battery_uncovered_w"] > 1e-3
+    assert above.sum() / 60 == pytest.approx(uncovered_h, abs=1 / 60)
+    assert (found["facility_power_w"] <= target_mw * MW + 1e-3)[~above].all()
+    given_w = np.maximum(found["battery_power_w"], 0)
+    assert given_w.sum() / 60 / MW == pytest.approx(1.9, rel=1e-6)
+    # It is filled again, but not beyond the target: an hour of what is free below it.
+    filled = 0.95 * (target_mw - 8) / 2
+    assert found["battery_state_of_charge"][-1] == pytest.approx(filled, abs=1e-3)
+
+
+def test_it_charges_and_discharges_in_its_hours() -> None:
+    hours = {"charge": [{"from_h": 0, "to_h": 12}], "discharge": [{"from_h": 12, "to_h": 23}]}
+    found = run_of(battery(1, 4, time_of_use=hours), np.full(1440, 9 * MW), 60_000, [])
+    by_hour = found["battery_power_w"].reshape(24, 60).sum(axis=1) / 60 / MW
+    # Half full of 4 MWh: it takes 2 / 0.95, gives 4 * 0.95, and nothing else.
+    assert by_hour[:12].sum() == pytest.approx(-2 / 0.95) and by_hour[:2].tolist() == [-1, -1]
+    assert by_hour[12:23].sum() == pytest.approx(4 * 0.95) and by_hour[12:15].tolist() == [1] * 3
+    assert by_hour[23] == 0 and not found["battery_uncovered_w"].any()
+    # It gives no more than there is to supply.
+    small = run_of(battery(1, 4, time_of_use=hours), np.full(1440, 0.4 * MW), 60_000, [])
+    assert small["facility_power_w"].min() == 0
+
+
+def test_billed_means_stay_at_the_largest_of_the_month_so_far() -> None:
+    # Two days of two months: what one can't hold is held from then on, until the next month.
+    rng = np.random.default_rng(5)
+    load_w = (7 + 4 * rng.random((2, 96, 15))) * MW
+    load_w[0, 40:48] += 3 * MW  # beyond power and energy of the battery
+    load_w = load_w.ravel()
+    spec = battery(1.5, 1.5, demand_charge={"target_mw": 8.5}, feedback_per_h=4)
+    found = run_of(spec, load_w, 60_000, [])
+    means_mw = (found["facility_power_w"] / MW).reshape(-1, 15).mean(axis=1)
+    missed = found["battery_uncovered_w"].reshape(-1, 15).max(axis=1) > 1e-3
+    for month in (slice(0, 96), slice(96, 192)):
+        before = np.maximum.accumulate(np.append(8.5, means_mw[month]))[:-1]
+        assert (means_mw[month] <= before + 1e-9)[~missed[month]].all()
+    assert missed[:96].any() and means_mw[:96].max() > means_mw[96:].max() > 8.5 - 1e-9
+
+
+@pytest.mark.parametrize("mode", ["peak_shaving", "demand_charge", "time_of_use"])
+def test_a_battery_does_the_same_however_a_run_is_cut(mode: str) -> None:
+    load_w = (8 + 3 * np.random.default_rng(2).standard_normal(2_000)) * MW
+    spec = battery(2, 1, **{mode: yaml.safe_load(MODES[mode])})
+    whole, parts = (run_of(spec, load_w, 60_000, cuts) for cuts in ([], [7, 8, 901, 1_447]))
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, parts[name])
+    charge = whole["battery_state_of_charge"]
+    assert charge.min() >= -1e-12 and charge.max() <= 1 + 1e-12 and np.ptp(charge) > 0.5
+    assert np.abs(whole["battery_power_w"]).max() <= 2 * MW
