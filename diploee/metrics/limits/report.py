@@ -401,7 +401,7 @@ def shown_at(
     """Return what a series of a site shows at an interval."""
     contract, whole = _contract(facility), (0.0, NO_PEAK)
     if contract is not None:
-        whole = contract[0], f"the contract, {contract[1]},"
+        whole = contract[0], f"the {contract[1]},"
     elif peak_mw is not None and horizon_ms >= YEAR_MS:
         whole = peak_mw, "the peak"
     return Shown(
