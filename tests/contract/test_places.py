@@ -35,7 +35,7 @@ from diploee.outputs.export.base import Format
 from diploee.profiles import PowerProfile
 from diploee.progress import Progress, Update, watched_by
 
-SHORT = {"duration": "30 min", "resolution": "60 s"}
+SHORT = {"duration": "30 min", "resolution": "6 s"}
 
 
 @dataclass(frozen=True)
