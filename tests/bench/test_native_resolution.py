@@ -16,13 +16,18 @@ from command_line import Ended, run
 from scipy import fft
 from timing import interleaved
 
+from diploee.inputs import load_inputs
+from diploee.line import Line
+from diploee.metrics.limits import load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import expected_mb
 from diploee.power import Segments
-from diploee.power.blocks import MAX_THREADS
+from diploee.power.blocks import MAX_THREADS, power_stream
 from diploee.power.spectral import fft_lengths
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
+from diploee.simulation import simulate
+from diploee.site import settle
 from diploee.steps import generate_jobs, job_segments, power_blocks, schedule_jobs
 
 pytestmark = pytest.mark.bench
@@ -118,3 +123,32 @@ def test_months_at_a_tenth_of_a_second_are_written_in_less_than_two_gigabytes(
     size_mb = sum(file.stat().st_size for file in fine.folder.iterdir()) / 1e6
     n_jobs = fine.metrics["jobs"]["submitted"]
     assert expected_mb(rows.num_rows, 100, 0, n_jobs) == pytest.approx(size_mb, rel=0.5)
+
+
+def checked(n_nodes: int, out: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return the pass of the power of a site alone, and its run with stages and two limits."""
+    changes = ["duration=5 d", "step=0.1 s", f"facility.pools.h100.n_nodes={n_nodes}"]
+    scenario = load_scenario("colocation_10mw_poi", changes)
+    inputs, limits = load_inputs(scenario), [load_limits(n) for n in ("ieso_3_0", "example")]
+
+    def power() -> None:
+        line = Line.open(settle(scenario, inputs), inputs, "compiled")
+        for _ in power_stream(line.model, line.windows(None, lambda *_: None)):
+            pass
+
+    def run_with_limits() -> None:
+        simulate(scenario, out, inputs=inputs, limits=limits, engine="compiled", force=True)
+
+    return power, run_with_limits
+
+
+def test_stages_and_two_limits_at_a_tenth_of_a_second_take_half_of_the_power_s_time(
+    tmp_path: Path,
+) -> None:
+    power, whole = checked(2_840, tmp_path / "run")
+    assert median_ratio(whole, power) <= 1.5
+
+
+def test_limits_of_ten_times_the_facility_take_at_most_a_third_longer(tmp_path: Path) -> None:
+    (_, small), (_, large) = (checked(n, tmp_path / f"{n}") for n in (2_840, 28_400))
+    assert median_ratio(large, small) <= 1.3
