@@ -162,7 +162,9 @@ def simulate(
             if by_load:
                 line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
             line.jobs.watch = watch
-            _check_time(line, engine, jobs_file, len(limits), at_most_s)
+            if at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
+                text = _time_in_words(line, engine, jobs_file, len(limits), at_most_s)
+                watch.progress.tell(text)
             needed_mb = _expected_mb(line, jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
         for text in overfull_pools(scenario.facility, scenario.clock, line.jobs.streams):
@@ -309,17 +311,17 @@ def _peak_mw(line: Line, n_threads: int | None, executor: Executor | None) -> fl
     return most_w / W_PER_MW
 
 
-def _check_time(
+def _time_in_words(
     line: Line, engine: Engine, jobs_file: bool, n_watched: int, at_most_s: float | None
-) -> None:
-    """Refuse a run that is forecast to take longer than asked for, and say what takes less."""
-    if at_most_s is None:
-        return
+) -> str:
+    """Return what a run takes in its steps; refuse one that takes longer than asked for."""
     scenario, plans = line.scenario, line.plans
     jobs_per_day = line.jobs.streams.jobs_per_day
-    time_s = _forecast(scenario, jobs_per_day, plans, engine, jobs_file, n_watched).time_s
-    if time_s <= at_most_s:
-        return
+    forecast = _forecast(scenario, jobs_per_day, plans, engine, jobs_file, n_watched)
+    time_s = forecast.time_s
+    if at_most_s is None or time_s <= at_most_s:
+        steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
+        return f"{steps}, on one core {forecast.words()}"
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     raise InputError(
@@ -455,7 +457,8 @@ def check(
 ) -> _Checked:
     """Read and check all that a run of a scenario needs, without simulating."""
     inputs = load_inputs(scenario, library)
-    scenario = at_needed_step(settle(scenario, inputs))
+    limits = [*map(partial(_limits_of, scenario), scenario.limits)]
+    scenario = at_needed_step(settle(scenario, inputs), limits=limits)
     streams = JobStreams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
@@ -463,7 +466,7 @@ def check(
     stages, _ = open_stages(scenario, weather=inputs.weather)
     of_site_w = rated_w(scenario, inputs.weather_year)
     RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
-    forecast = _forecast(scenario, streams.jobs_per_day, plans, engine, jobs_file)
+    forecast = _forecast(scenario, streams.jobs_per_day, plans, engine, jobs_file, len(limits))
     overfull = overfull_pools(scenario.facility, scenario.clock, streams)
     return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))
 

@@ -82,6 +82,7 @@ def run_command(
         float | None,
         typer.Option(
             metavar="MINUTES",
+            min=0.01,
             help="Stop before a run that is forecast to take longer; 10 with limits.",
         ),
     ] = None,
@@ -184,10 +185,12 @@ def validate(
     found = check(resolved, ProfileLibrary.open(*(profiles or ())))
     facility = found.scenario.facility
     rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
+    step_s = found.scenario.step_ms / 1000
+    steps = f" from steps of {step_s:g} s" if step_s < resolved.resolution_ms / 1000 else ""
     words = (
         f"{resolved.name}: valid; {facility.n_nodes:,} nodes{rated}, "
         f"{found.n_classes} job classes, "
-        f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
+        f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s{steps}, "
         f"hash {resolved.sha256()[:8]}; a run takes {found.forecast.words()}"
     )
     content = {
@@ -197,6 +200,7 @@ def validate(
         "n_job_classes": found.n_classes,
         "n_intervals": resolved.n_intervals,
         "resolution_s": resolved.resolution_ms / 1000,
+        "step_s": step_s,
         "sha256": resolved.sha256(),
         "forecast": asdict(found.forecast),
         "warnings": found.warnings,
