@@ -19,6 +19,7 @@ from diploee.cli.options import (
     print_result,
     shipped_names,
 )
+from diploee.errors import InputError
 
 if TYPE_CHECKING:
     from diploee.scenario import Scenario
@@ -82,7 +83,6 @@ def run_command(
         float | None,
         typer.Option(
             metavar="MINUTES",
-            min=0.01,
             help="Stop before a run that is forecast to take longer; 10 with limits.",
         ),
     ] = None,
@@ -112,6 +112,8 @@ def run_command(
         typer.echo(
             "note: --engine compiled gives the same start times, power and metrics sooner", err=True
         )
+    if at_most is not None and not at_most > 0:  # nan
+        raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     if at_most is None and (limits or resolved.limits):
         at_most = AT_MOST_MIN
     with _executor(dask) as executor:
