@@ -36,7 +36,7 @@ def test_sheet_of_a_year_at_the_meter_fits_and_prints_on_one_page(
             "return [document.documentElement.scrollWidth, window.innerWidth]"
         )
         assert wide <= inner
-        assert len(browser.find_elements("css selector", "h2")) == 12
+        assert len(browser.find_elements("css selector", "h2")) == 13
         if screenshots is not None:
             browser.save_screenshot(str(screenshots / f"datasheet-{width}.png"))
     printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
