@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from diploee.profiles.check import check_library as check_library
     from diploee.profiles.flat import flat_profile as flat_profile
     from diploee.profiles.library import ProfileLibrary as ProfileLibrary
+    from diploee.profiles.meters import Meter as Meter
+    from diploee.profiles.meters import known_meter as known_meter
     from diploee.profiles.profile import PowerProfile as PowerProfile
     from diploee.profiles.profile import Provenance as Provenance
     from diploee.profiles.store import add_profile as add_profile

@@ -1,0 +1,167 @@
+"""Meters of power: what they make of a course of power, and which they are.
+
+Windows are fitted to the edges of open traces [C]: 65 to 72 edges a GPU of the H100 and H200, 19
+falls of the A100 (grantwilkins/training_profile, Leo-hxu/training-power-trace-explorer,
+eve123xy/power-traces-browser). They agree with arXiv:2312.02741 [S].
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from diploee.errors import Brief, ProfileError
+from diploee.tables import MAX_SIZE, Float64Array
+
+_Size = Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)]
+
+
+@dataclass(frozen=True)
+class Meter(Brief):
+    """How the readings of a profile came about."""
+
+    field: str = "other"  # such as `power.draw`, `power.draw.instant`, `energy`
+    gpu: str | None = None  # GPU whose meter it is; None where it is unknown, or no GPU's
+    # Means over a window, values at instants, or differences of an energy counter
+    kind: Literal["boxcar", "instant", "counter", "unknown"] = "unknown"
+    window_s: _Size | None = None  # of the means [s]; of an unknown kind the one that is assumed
+    window_uncertainty: _Size | None = None  # as a part of the window
+    refresh_s: _Size | None = None  # interval at which there is a new value [s]
+    polled_s: _Size | None = None  # interval at which it was read [s]
+    lti: bool = False  # linear, and the same at all times: its gain can be divided out
+    source: str = "unknown"  # of these facts
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    def read(self, power_w: Float64Array, step_s: float) -> tuple[Float64Array, Float64Array]:
+        """Return what the meter makes of a course of power.
+
+        Parameters
+        ----------
+        power_w : numpy.ndarray, shape (..., n)
+            Mean power over even steps [W], which should be finer than the meter's window.
+        step_s : float
+            The step [s].
+
+        Returns
+        -------
+        t_s : numpy.ndarray, shape (m,)
+            When it is polled [s from the start], from the first whole window on.
+        readings_w : numpy.ndarray, shape (..., m)
+            What it shows then [W]: the value of its last refresh.
+
+        Raises
+        ------
+        ProfileError
+            If the meter's kind, window or polling is unknown, or the course is too short for it.
+        """
+        power_w = np.asarray(power_w, dtype=np.float64)
+        window_s = self.polled_s if self.kind == "counter" else self.window_s
+        if self.kind == "unknown" or window_s is None or not self.polled_s:
+            raise ProfileError(
+                f"meter of kind '{self.kind}' with a window of {window_s} s, polled every "
+                f"{self.polled_s} s, expected all three to be known; give a known meter"
+            )
+        end_s = power_w.shape[-1] * step_s
+        first_s = -self._refreshed(np.array([-window_s]))[0]
+        t_s = np.arange(first_s, end_s + 1e-9 * end_s, self.polled_s)
+        if not t_s.size:
+            raise ProfileError(f"meter: power of {end_s:g} s, expected {first_s:g} s at least")
+        shown_s = self._refreshed(t_s)
+        if not window_s:
+            at = np.minimum((shown_s / step_s + 1e-6).astype(np.int64), power_w.shape[-1] - 1)
+            return t_s, power_w[..., at]
+        is_counter = self.kind == "counter"
+        since_s = self._refreshed(t_s - window_s) if is_counter else shown_s - window_s
+        energy_j = _energy_j(power_w, step_s, shown_s) - _energy_j(power_w, step_s, since_s)
+        return t_s, energy_j / window_s
+
+    def _refreshed(self, t_s: Float64Array) -> Float64Array:
+        """Return the last time before each at which there was a new value [s]."""
+        if not self.refresh_s:
+            return t_s
+        return np.asarray(np.floor(t_s / self.refresh_s + 1e-6) * self.refresh_s)
+
+
+def _energy_j(power_w: Float64Array, step_s: float, t_s: Float64Array) -> Float64Array:
+    """Return the energy up to each time [J], shape (..., m)."""
+    whole = np.clip((t_s / step_s + 1e-6).astype(np.int64), 0, power_w.shape[-1] - 1)
+    before_j = np.cumsum(power_w, axis=-1) * step_s
+    before_j = np.concatenate([np.zeros_like(before_j[..., :1]), before_j], axis=-1)
+    return np.asarray(before_j[..., whole] + power_w[..., whole] * (t_s - whole * step_s))
+
+
+_AVERAGED = ("power.draw", "power.draw.average")
+_EDGES = "edges in open traces [C], arXiv:2312.02741 [S]"
+_OF_GPUS: tuple[tuple[str, tuple[str, ...], Meter], ...] = (
+    (
+        r"\bH[12]00\b",
+        _AVERAGED,
+        Meter("", "", "boxcar", 1.01, 0.02, 0.1, None, True, f"65-72 {_EDGES}"),
+    ),
+    (
+        r"\bA100\b",
+        _AVERAGED[:1],
+        Meter("", "", "boxcar", 0.025, 0.4, 0.1, None, True, f"19 {_EDGES}"),
+    ),
+    (
+        r"\bL40S\b",
+        _AVERAGED,
+        Meter(source="138 edges in open traces [C]: rises differ from falls, 1 s refresh at idle"),
+    ),
+    (
+        r"\bB300\b",
+        _AVERAGED,
+        Meter(source="window unknown; 38 % low on a swing at 2.5 Hz against POWER_INSTANT [S]"),
+    ),
+)
+"""Meters by a pattern of the GPU's name and their fields."""
+
+_OF_FIELDS = {
+    "power.draw.instant": Meter("", None, "instant", 0.0, source="NVML API reference [S]"),
+    # ASSUMPTION [A]: refreshed at least as often as it is read
+    "energy": Meter("", None, "counter", lti=True, source="differences of an energy counter [A]"),
+}
+
+UNKNOWN_WINDOW_S = 1.0
+"""ASSUMPTION: an unknown meter averages over 1 s, as those of the H100 and H200 do."""
+
+
+def known_meter(
+    field: str, gpu: str | None, polled_s: float, window_s: float | None = None
+) -> Meter:
+    """Return the meter of a field of a GPU.
+
+    Parameters
+    ----------
+    field : str
+        ``"power.draw"``, ``"power.draw.average"``, ``"power.draw.instant"`` or ``"energy"``;
+        anything else is unknown.
+    gpu : str, optional
+        Name of the GPU, such as ``"A100"`` or ``"NVIDIA H100 80GB HBM3"``.
+    polled_s : float
+        Interval at which it was read [s].
+    window_s : float, optional
+        Averaging window where it is known otherwise [s]; 0 for none.
+    """
+    of_gpu = (
+        meter
+        for pattern, fields, meter in _OF_GPUS
+        if field in fields and re.search(pattern, (gpu or "").upper())
+    )
+    found = _OF_FIELDS.get(field) or next(of_gpu, Meter())
+    found = replace(found, field=field, gpu=gpu, polled_s=polled_s)
+    if window_s is not None:
+        kind = found.kind
+        if kind == "unknown":
+            kind = "boxcar" if window_s else "instant"
+        return replace(
+            found, kind=kind, window_s=window_s, window_uncertainty=None, source="window as given"
+        )
+    if found.kind == "unknown":
+        return replace(found, window_s=max(UNKNOWN_WINDOW_S, polled_s))
+    return replace(found, window_s=polled_s) if found.kind == "counter" else found

@@ -1,0 +1,119 @@
+"""Meters: known courses of power read through them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from diploee.errors import ProfileError
+from diploee.profiles import known_meter
+
+FINE_S = 0.001
+H100 = known_meter("power.draw", "NVIDIA H100 80GB HBM3", 0.1)
+A100 = known_meter("power.draw", "A100", 0.1)
+
+
+def sine(frequency_hz, length_s=60.0):
+    """A sine around 400 W, as means over the fine step."""
+    t_s = np.arange(0, length_s, FINE_S) + FINE_S / 2
+    return 400 + 100 * np.sin(2 * np.pi * frequency_hz * t_s)
+
+
+def amplitude(readings_w, interval_s, frequency_hz):
+    t_s = np.arange(readings_w.size) * interval_s
+    turned = (readings_w - readings_w.mean()) * np.exp(-2j * np.pi * frequency_hz * t_s)
+    return 2 * abs(turned.mean())
+
+
+@pytest.mark.parametrize("frequency_hz", [0.1, 0.25, 0.4, 0.6, 0.8])
+def test_a_boxcar_passes_a_sine_with_the_gain_of_its_window(frequency_hz):
+    _, readings_w = replace(H100, polled_s=0.05, refresh_s=0.0).read(sine(frequency_hz), FINE_S)
+    n = round(20 * round(50 * frequency_hz) / frequency_hz)  # whole periods
+    gain = amplitude(readings_w[:n], 0.05, frequency_hz) / 100
+    assert gain == pytest.approx(abs(np.sinc(1.01 * frequency_hz)), rel=0.01)
+
+
+def test_a_sine_above_half_the_rate_of_an_a100_appears_as_a_slower_one():
+    t_s, readings_w = A100.read(sine(5.55), FINE_S)
+    spectrum = np.abs(np.fft.rfft(readings_w - readings_w.mean()))
+    line_hz = np.fft.rfftfreq(t_s.size, 0.1)[np.argmax(spectrum)]
+    assert line_hz == pytest.approx(4.45, abs=0.02)
+    assert amplitude(readings_w, 0.1, 4.45) == pytest.approx(100 * np.sinc(5.55 * 0.025), rel=0.02)
+
+
+def fitted_window_s(t_s, readings_w):
+    """The time that an edge would take from low to high at the slope of its middle."""
+    low_w, high_w = readings_w.min(), readings_w.max()
+    share = (readings_w - low_w) / (high_w - low_w)
+    middle = (share > 0.05) & (share < 0.95)
+    return 1 / np.polyfit(t_s[middle], share[middle], 1)[0]
+
+
+@pytest.mark.parametrize("window_s", [0.3, 0.8, 1.01, 1.5])
+@pytest.mark.parametrize("at", [3_000, 3_037, 3_061])
+def test_the_window_of_a_boxcar_is_found_from_an_edge_within_three_percent(window_s, at):
+    power_w = np.repeat([100.0, 700.0], [at, 6_000 - at])
+    t_s, readings_w = replace(H100, window_s=window_s).read(power_w, FINE_S)
+    assert fitted_window_s(t_s, readings_w) == pytest.approx(window_s, rel=0.03)
+
+
+def test_a_short_burst_keeps_its_energy_and_loses_its_height():
+    power_w = np.full(10_000, 1_190.0)
+    power_w[4_000:4_234] = 4_400.0
+    _, readings_w = H100.read(power_w, FINE_S)
+    assert readings_w.max() == pytest.approx(1_190 + 3_210 * 0.234 / 1.01)
+    assert (readings_w - 1_190).sum() * 0.1 == pytest.approx(3_210 * 0.234, rel=0.02)
+
+
+def test_differences_of_a_counter_are_means_between_polls_and_keep_all_energy():
+    rng = np.random.default_rng(0)
+    power_w = rng.uniform(100, 700, (2, 5_000))
+    t_s, readings_w = known_meter("energy", None, 0.1).read(power_w, FINE_S)
+    assert t_s[0] == pytest.approx(0.1) and readings_w.shape == (2, 50)
+    assert readings_w == pytest.approx(power_w.reshape(2, 50, 100).mean(axis=-1))
+
+
+def test_a_value_is_held_until_the_next_refresh():
+    _, readings_w = replace(H100, window_s=0.0, polled_s=0.025).read(np.arange(2_000.0), FINE_S)
+    assert (readings_w == np.repeat(np.arange(0, 2_001, 100).clip(max=1_999), 4)[:81]).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "gpu", "kind", "window_s", "lti"),
+    [
+        ("power.draw", "NVIDIA H200", "boxcar", 1.01, True),
+        ("power.draw.average", "h100", "boxcar", 1.01, True),
+        ("power.draw", "NVIDIA A100-SXM4-80GB", "boxcar", 0.025, True),
+        ("power.draw.instant", "H100", "instant", 0.0, False),
+        ("energy", "MI300X", "counter", 0.1, True),
+        ("power.draw", "NVIDIA L40S", "unknown", 1.0, False),
+        ("power.draw", "B300", "unknown", 1.0, False),
+        ("power.draw", None, "unknown", 1.0, False),
+        ("other", "H100", "unknown", 1.0, False),
+    ],
+)
+def test_a_meter_is_known_by_its_gpu_and_field(field, gpu, kind, window_s, lti):
+    meter = known_meter(field, gpu, 0.1)
+    assert (meter.kind, meter.window_s, meter.lti) == (kind, window_s, lti)
+    assert (meter.field, meter.gpu, meter.polled_s) == (field, gpu, 0.1)
+    assert meter.source != "unknown" or kind == "unknown"
+
+
+def test_a_window_that_is_given_goes_before_the_known_one():
+    assert known_meter("power.draw", "A100", 0.1, 0.5).window_s == 0.5
+    assert known_meter("other", None, 0.1, 0.0).kind == "instant"
+
+
+@pytest.mark.parametrize(
+    ("meter", "n", "text"),
+    [
+        (known_meter("power.draw", "L40S", 0.1), 5_000, "kind 'unknown'.*give a known meter"),
+        (replace(H100, polled_s=None), 5_000, "polled every None s"),
+        (H100, 500, "power of 0.5 s, expected 1.1 s at least"),
+    ],
+)
+def test_what_no_meter_can_read_is_refused(meter, n, text):
+    with pytest.raises(ProfileError, match=text):
+        meter.read(np.ones(n), FINE_S)
