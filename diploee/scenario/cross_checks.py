@@ -31,6 +31,13 @@ def cross_problems(scenario: Scenario) -> Problems:
                 f"must be at most the devices' rated {node_type.rated_power_w:g} W, "
                 f"found {node_type.idle_power_w:g}",
             )
+        low_w, high_w = node_type.idle_power_w, node_type.rated_power_w or math.inf
+        if node_type.warm_power_w is not None and not low_w <= node_type.warm_power_w <= high_w:
+            yield (
+                ("facility", "node_types", name, "warm_power_w"),
+                f"must be from idle_power_w, {low_w:g} W, to the devices' rated {high_w:g} W, "
+                f"found {node_type.warm_power_w:g}",
+            )
     for name in facility.pools:
         yield from _pool_problems(scenario, name)
     for index, stage in enumerate(facility.stages):
@@ -405,7 +412,14 @@ def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Probl
             f"the services reserve {reserved} nodes, pool '{requests.pool}' has {n_nodes}"
             f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
         )
+    node = scenario.facility.node_types.get(pool.node_type)
     for name, service in services.items():
+        if service.standby == "warm" and node is not None and node.warm_power_w is None:
+            yield (
+                (*key_path, "services", name, "standby"),
+                f"warm needs warm_power_w of node type '{pool.node_type}', the power of its "
+                "devices with models loaded; give it there",
+            )
         nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
         if nodes is None:
             continue

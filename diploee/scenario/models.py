@@ -226,6 +226,11 @@ class NodeType(Model):
     n_cpus: Devices = Field(description="CPU sockets per node.")
     cpu_tdp_w: DevicePower = Field(description="Thermal design power of one CPU socket [W].")
     idle_power_w: DevicePower = Field(description="Device power of a node that runs no job [W].")
+    warm_power_w: DevicePower | None = optional(
+        "Device power of a node whose GPUs hold a loaded model without requests [W]: 113 for each "
+        "H100, 116 H200, 91 A100, 107 L40S, whatever the model (measured, P5 to P95 within 8 %), "
+        "and the CPUs' idle power. Services with standby: warm need it."
+    )
     busy_power_factor: Annotated[float, Field(gt=0, le=1_000)] = Field(
         default=1.0,
         description="Factor on the profiles' power of busy nodes; 1 is as measured.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
 from diploee.model import MAX_NODES, SCALES, Model, Name, Share, check_probabilities, optional
@@ -35,6 +35,10 @@ MIN_SAMPLES = 2
 """Rates with measured samples that make a power curve."""
 
 _RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
+
+
+def _as_cold(value: Any) -> Any:
+    return "cold" if value == "idle" else value  # its name to 0.3.0
 
 
 class LogisticCurve(Model):
@@ -158,10 +162,13 @@ class Service(Model):
     )
     startup_s: ScalingTime = Field(
         default=0,
-        description="Time from starting an instance to its first request [s]; its nodes are busy.",
+        description="Time from starting an instance to its first request [s]; its nodes are busy, "
+        "at warm_power_w of the node type where it is given. Cold instances load weights for 10 to "
+        "100 s, by the store (assumed); 0 is the paper's.",
     )
     cooldown_s: ScalingTime = Field(
-        default=0, description="Time for which an instance stays up after its last need [s]."
+        default=0,
+        description="Scale-down delay: time for which an instance is up after its last need [s].",
     )
     scaling_interval_s: ScalingTime = Field(
         default=0,
@@ -172,10 +179,17 @@ class Service(Model):
     min_instances: Annotated[Nodes, SCALES] = Field(
         default=0, description="Instances that are always up, whatever the request rate."
     )
-    standby: Literal["idle", "warm"] = Field(
-        default="idle",
-        description="Reserved nodes without an instance in use: idle draws idle power, warm the "
-        "power at the lowest measured request rate. Neither counts as busy.",
+    instance_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1,
+        description="Part of its highest rate that each instance is to run at, 0-1: Eq. 4 starts "
+        "another above it. 1 is the paper's; autoscalers are usually set to 0.5 to 0.8 (assumed).",
+        exclude_if=lambda value: value == 1,
+    )
+    standby: Annotated[Literal["cold", "warm"], BeforeValidator(_as_cold)] = Field(
+        default="cold",
+        description="Reserved nodes without an instance in use: cold ones have no model loaded and "
+        "draw idle power (the paper), warm ones keep theirs loaded and draw the node type's "
+        "warm_power_w. Neither counts as busy.",
     )
     flexibility: ServiceFlexibility | None = optional(
         "How the service answers demand-response events; it does not if absent."

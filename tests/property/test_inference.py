@@ -251,7 +251,7 @@ def test_reserved_nodes_sum_to_the_pool(
 @given(
     rate_rps=st.floats(5, 2000),
     overload=st.sampled_from(["reject", "degrade", "queue"]),
-    standby=st.sampled_from(["idle", "warm"]),
+    standby=st.sampled_from(["cold", "warm"]),
     resolution=st.sampled_from(["0.1 s", "0.7 s", "90 s", "15 min", "1 h"]),
     block_intervals=st.integers(500, 5000),
 )
@@ -264,6 +264,7 @@ def test_energy_depends_neither_on_resolution_nor_on_block_size(
         "request_streams.chat.overload": overload,
         "request_streams.chat.fluctuation": {"relative_std": 0.1},
         f"{CODING}.standby": standby,
+        "facility.node_types.node.warm_power_w": 700,
         f"{CODING}.startup_s": 120,
     }
 

@@ -233,8 +233,10 @@ class ServiceBanks:
     """The banks of one service: serving, then starting up or in standby.
 
     Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
-    the lowest measured rate an instance draws that rate's power, and so do instances that start
-    up and nodes in warm standby; above the highest, the highest rate's.
+    the lowest measured rate an instance draws that rate's power, above the highest, the highest
+    rate's. Instances that start up and nodes in warm standby draw the node type's power with a
+    model loaded (the sources read the same level for both), the former that of the lowest rate
+    where it is not given.
     """
 
     plan: ServicePlan
@@ -249,12 +251,14 @@ class ServiceBanks:
         yield self.bank("serving", nodes, serving, service.uncapped_rate_rps, serving * nodes)
         starting = (served.n_instances - serving) * nodes
         standby = service.n_standby_nodes
-        waiting = starting + standby
-        if waiting.any():
-            yield self.bank("waiting", 1, waiting, np.zeros(waiting.size), starting)
+        waiting, warm_w = starting + standby, self.node.warm_power_w
+        if warm_w is None and starting.any():
+            yield self.bank("waiting", 1, starting, np.zeros(starting.size), starting)
+        elif warm_w is not None and waiting.any():
+            yield self.flat("warm", warm_w, waiting, starting)
         if standby.any():
             # They are not busy, so that their idle power is counted, but draw their own.
-            yield self.idle(self.node.idle_power_w, -standby.astype(np.float64))
+            yield self.flat("idle", self.node.idle_power_w, -standby, np.zeros_like(standby))
 
     @cached_property
     def samples(self) -> tuple[PowerSample, ...]:
@@ -306,15 +310,16 @@ class ServiceBanks:
         bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
         return bank, profiles, ac_profiles
 
-    def idle(self, idle_w: float, weight: Float64Array) -> Played:
-        """Return nodes at idle power."""
-        name = f"serving-{self.plan.pool}-idle"
+    def flat(self, kind: str, power_w: float, count: Int64Array, busy_nodes: Int64Array) -> Played:
+        """Return nodes at a constant power."""
+        name = f"serving-{self.plan.pool}-{kind}"
         edges_ms = self.service.served.edges_ms
         longest_ms = max(FLAT_MS, int(np.diff(edges_ms).max()) + PROFILE_STEP_MS)
-        flat_w = np.full(-(-longest_ms // PROFILE_STEP_MS), idle_w, dtype=np.float32)
+        flat_w = np.full(-(-longest_ms // PROFILE_STEP_MS), power_w, dtype=np.float32)
         profile = PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE)
-        none = np.zeros(weight.size, dtype=np.int64)
-        bank = Bank(self.plan.pool_id, edges_ms, none, weight, none.astype(np.int32), none)
+        none = np.zeros(count.size, dtype=np.int64)
+        weight, first = count.astype(np.float64), none.astype(np.int32)
+        bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, first, none)
         if self.node.ac_power is None:
             return bank, [profile], []
         ac_w = self.node.ac_power_w(flat_w.astype(np.float64)).astype(np.float32)

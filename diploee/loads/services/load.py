@@ -158,7 +158,7 @@ class ServicesLoad(BankLoad):
         ac_profiles: dict[int, PowerProfile] = {}
         banks = list[Bank]()
         self.standby_w = list[float]()
-        """Power of a node of each service while it waits [W], stream after stream."""
+        """Power of a warm node of each service [W], stream after stream; 0 where they are cold."""
         for plan in self.plans:
             node = facility.node_type_of(plan.pool)
             for service in plan.services:
@@ -169,7 +169,7 @@ class ServicesLoad(BankLoad):
                     ac_profiles.update(enumerate(of_ac, first))
                     banks.append(replace(bank, profile_id=profile_id, of=service))
                     profiles += own
-                self.standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
+                self.standby_w.append((node.warm_power_w if service.warm else None) or 0.0)
         super().__init__(banks, library.extended(profiles), ac_profiles)
 
     @property

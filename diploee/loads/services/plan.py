@@ -101,7 +101,8 @@ class ServicePlanner:
         """
         service = list(self.spec.services.values())[row]
         rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
-        max_rps = self.rules[row].max_rate_rps
+        rules = self.rules[row]
+        max_rps, full_rps = rules.max_rate_rps, rules.completion_rate_rps
         edges_ms = [*self.phases_ms, self.horizon_ms]
 
         def cut(begin_ms: int, end_ms: int, speed: float) -> tuple[Any, ...]:
@@ -112,6 +113,10 @@ class ServicePlanner:
                 if span_ms[0] < span_ms[1]:
                     most = int(nodes[row]) // service.nodes_per_instance
                     over = self.rates.over(rate_rps, *span_ms)
+                    if service.instance_utilization < 1 and full_rps < np.inf:
+                        # All are up before all are full: from there on requests are unserved.
+                        at_ms, _ = cut_at_crossings(*over, full_rps * speed * max(most, 1), 1)
+                        over = at_ms, np.interp(at_ms, *over)
                     cut_ms, cut_rps = cut_at_crossings(*over, max_rps * speed, most)
                     of_all = (np.full(cut_rps.size, value) for value in (most, speed))
                     parts.append((cut_ms[:-1], cut_rps, *of_all))
@@ -332,7 +337,8 @@ def _scaling_rules(
         rules.append(
             ScalingRules(
                 # What an instance gets beyond what it completes would wait beside idle nodes.
-                max_rate_rps=min(capacity.max_request_rate_rps, capacity.completion_rate_rps),
+                max_rate_rps=min(capacity.max_request_rate_rps, capacity.completion_rate_rps)
+                * service.instance_utilization,
                 completion_rate_rps=capacity.completion_rate_rps,
                 n_max=n_max,
                 n_min=service.min_instances,

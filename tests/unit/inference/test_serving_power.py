@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from serving_builders import CODING, one_service, plan_of, services_load, serving_scenario
 
+from diploee.errors import ScenarioError
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.banks import BankLoad, bank_sums_w, shared_counts
 from diploee.loads.services.curves import PowerCurve
@@ -131,12 +132,67 @@ def test_rate_below_the_lowest_measured_draws_its_power() -> None:
     assert power_w(constant(0.2)).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=2e-3)
 
 
-def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
-    scenario = constant(65, standby="warm")
-    expected = 2829.9 + 11 * (2069.5 - IDLE_W) + 11 * IDLE_W
+WARM = {"facility.node_types.node.warm_power_w": 700}
+
+
+def test_warm_standby_draws_the_level_of_loaded_models_and_is_not_busy() -> None:
+    scenario = constant(65, WARM, standby="warm")
     busy = blocks_of(scenario)[0].busy_nodes
     assert (busy == 1).all()
-    assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
+    assert power_w(scenario).mean() == pytest.approx(2829.9 + 11 * 700, rel=2e-3)
+
+
+def test_warm_standby_takes_nothing_from_a_pool_without_a_free_node() -> None:
+    cold, warm = (power_w(constant(1200, WARM, standby=kind)) for kind in ("cold", "warm"))
+    assert np.array_equal(cold, warm)
+
+
+def test_warm_standby_needs_the_level_of_its_nodes() -> None:
+    with pytest.raises(ScenarioError, match=r"coding.standby: warm needs warm_power_w of node"):
+        constant(65, standby="warm")
+
+
+@pytest.mark.parametrize("warm_w", [IDLE_W - 1, 9000])
+def test_warm_level_is_between_idle_and_rated(warm_w: float) -> None:
+    with pytest.raises(ScenarioError, match="warm_power_w: must be from idle_power_w, 400 W, to"):
+        constant(65, {"facility.node_types.node.warm_power_w": warm_w})
+
+
+def test_idle_is_read_as_cold() -> None:
+    services = constant(65, standby="idle").request_streams["chat"].services
+    assert services["coding"].standby == "cold"
+
+
+def test_starting_instances_draw_the_level_of_loaded_models() -> None:
+    rise = {f"{CHAT}.calendar": {"hour_of_day": [1.0] * 6 + [9.0] * 18}}
+    scenario = constant(500, {**WARM, **rise}, startup_s=7200)
+    served, load = plan_of(scenario).services[0].served, lower(scenario)
+    starting = served.n_instances - served.n_serving
+    _, loading = load.banks
+    assert starting.max() > 3
+    assert np.array_equal(loading.n_nodes, starting)
+    assert np.array_equal(loading.weight, starting)
+    assert load.library[int(loading.profile_id[0])].power_w.max() == 700
+
+
+def test_instances_run_at_their_target_until_all_are_up() -> None:
+    (below,) = plan_of(constant(601, instance_utilization=0.6)).services
+    assert below.served.n_instances.max() == 11
+    assert below.instance_rate_rps.max() == pytest.approx(601 / 11)
+    (full,) = plan_of(constant(1190, instance_utilization=0.6)).services
+    assert full.served.n_instances.max() == 12
+    assert not full.served.unserved_rps.any()
+
+
+def test_requests_are_unserved_only_where_all_instances_are_full() -> None:
+    rising = {f"{CHAT}.calendar": {"hour_of_day": list(range(1, 25))}, "duration": "1 d"}
+    paper, spread = (
+        plan_of(constant(800, rising, instance_utilization=share)).services[0].served
+        for share in (1, 0.6)
+    )
+    lost = [served.unserved_rps @ served.step_s for served in (paper, spread)]
+    assert lost[0] > 0
+    assert lost[1] == pytest.approx(lost[0], rel=1e-4)
 
 
 @pytest.mark.slow

@@ -303,6 +303,7 @@ def test_a_trace_that_doubles_starts_instances(tmp_path: Path) -> None:
         f"{CHAT}.calendar": None,
         f"{CHAT}.replay": {"trace": "trace.csv", "tile": "none"},
         **one_service(max_request_rate_rps=11.5, standby="warm"),
+        "facility.node_types.node.warm_power_w": 700,
     }
     run = simulate(load_scenario(write_serving(tmp_path / "s.yaml", changes)), tmp_path / "run")
     assert_parts_sum(run)
