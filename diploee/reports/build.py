@@ -19,13 +19,12 @@ from diploee.outputs.ranked import limits_section, run_sections
 from diploee.outputs.sections import Section, beside
 from diploee.outputs.words import interval, listed
 from diploee.progress import stage
-from diploee.reports.band_charts import bands_chart, occupancy_chart
+from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
 from diploee.reports.ensemble import ensemble_section
 from diploee.reports.event_charts import event_charts
 from diploee.reports.event_window_charts import event_windows_chart
 from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
-from diploee.reports.job_charts import queue_chart
 from diploee.reports.limit_charts import LimitLine, limit_charts, limit_lines, sweep_limits_section
 from diploee.reports.overview_chart import overview_chart, pools_chart
 from diploee.reports.page import is_report, report_page
@@ -37,9 +36,16 @@ from diploee.reports.power_charts import (
     peak_week_chart,
     worst_weeks_chart,
 )
-from diploee.reports.service_charts import instances_chart, rates_chart, unserved_chart
 from diploee.reports.sweep_charts import sweep_charts, sweep_table
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
+from diploee.reports.weekly_charts import (
+    bands_chart,
+    instances_chart,
+    occupancy_chart,
+    queue_chart,
+    rates_chart,
+    unserved_chart,
+)
 from diploee.units import PowerUnit, power_unit
 
 MAX_RUNS = 12
@@ -241,7 +247,9 @@ class _Drawn:
         return self.runs[0]
 
 
-_SINGLE: Mapping[str, Callable[[_Drawn], Chart | list[Chart] | None]] = {
+_Makes = Callable[[_Drawn], Chart | list[Chart] | None]
+
+_SINGLE: Mapping[str, _Makes] = {
     "overview": lambda d: overview_chart(d.run, d.unit, d.levels),
     "pools": lambda d: pools_chart(d.run, d.unit),
     "ramps": lambda d: ramps_chart(d.run, d.unit, d.levels),
@@ -254,12 +262,13 @@ _SINGLE: Mapping[str, Callable[[_Drawn], Chart | list[Chart] | None]] = {
 }
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""
 
-_OF_POOLS = ("pools", "carpet-pools")
-"""Charts behind those of the whole facility."""
-
-_ANY: Mapping[str, Callable[[_Drawn], Chart | list[Chart] | None]] = {
+_TOGETHER: Mapping[str, _Makes] = {
     "limits": lambda d: limit_charts(d.runs, d.verdicts),
     "carpet": lambda d: carpet_charts(d.runs, d.unit),
+}
+"""Charts of one run or any number of them."""
+
+_FEW: Mapping[str, _Makes] = {
     "peak-week": lambda d: peak_week_chart(d.runs, d.unit),
     "bands": lambda d: bands_chart(d.runs, d.unit),
     "duration": lambda d: duration_chart(d.runs, d.unit),
@@ -270,7 +279,24 @@ _ANY: Mapping[str, Callable[[_Drawn], Chart | list[Chart] | None]] = {
     "unserved": lambda d: unserved_chart(d.runs),
     "instances": lambda d: instances_chart(d.runs),
 }
-"""Charts of one run or several, by id."""
+"""Charts of up to `MAX_TOGETHER` runs; of more each run has panels of its own."""
+
+_OF_POOLS = ("pools", "carpet-pools")
+"""Charts behind those of the whole facility."""
+
+
+def _charts(name: str, page: _Drawn) -> list[Chart]:
+    """Return the charts of an id; none where the runs have nothing to draw."""
+    tables = (_FEW, _TOGETHER, *([_SINGLE] if len(page.runs) == 1 else []))
+    make = next((table[name] for table in tables if name in table), None)
+    if make is None:
+        return []
+    if len(page.runs) > MAX_TOGETHER and name in _FEW:
+        alone = [(run.label, make(replace(page, runs=[run]))) for run in page.runs]
+        found = [(label, chart) for label, chart in alone if isinstance(chart, Chart)]
+        return [one_chart(found)] if found else []
+    made = make(page)
+    return made if isinstance(made, list) else [made] if made else []
 
 
 def _runs_sections(
@@ -285,20 +311,14 @@ def _runs_sections(
     }
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
-    page, charts = _Drawn(runs, unit, levels, verdicts), _ANY if drawn else {}
-    if drawn and len(runs) == 1:
-        charts = {**_SINGLE, **_ANY}
-    found = []
+    page, found = _Drawn(runs, unit, levels, verdicts), []
     for name in dict.fromkeys(name for of_run in by_run.values() for name in of_run):
         of_section = {label: s[name] for label, s in by_run.items() if name in s}
         section = beside(of_section)
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)
             section = limits_section([(run.run, r, run.label) for run, of in pairs for r in of])
-        made: list[Chart] = []
-        for chart in section.charts:
-            one = charts[chart](page) if chart in charts else None
-            made += one if isinstance(one, list) else [one] if one else []
+        made = [chart for id_ in section.charts if drawn for chart in _charts(id_, page)]
         made.sort(key=lambda chart: chart.id in _OF_POOLS)
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
         found.append(replace(section, charts=tuple(_with_boundary(made, runs)), notes=notes))

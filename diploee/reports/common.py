@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,23 +13,22 @@ from diploee.drawing.charts import (
     Array,
     Axis,
     Bars,
+    Chart,
     Line,
     Panel,
     colour,
     dash,
     since_monday,
 )
+from diploee.drawing.places import y_range
 from diploee.outputs.words import interval, listed
-from diploee.reports.aggregate import Months, histogram
+from diploee.reports.aggregate import histogram
 from diploee.reports.data import RunData
-from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK, PowerUnit
-
-BIN_MS = 15 * MS_PER_MIN
+from diploee.units import MS_PER_DAY, MS_PER_WEEK, PowerUnit
 
 DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, since_monday(MS_PER_DAY)))
 
 WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, since_monday(MS_PER_WEEK)))
-
 
 MAX_TOGETHER = 3
 """Runs whose lines share a panel; of more each has one of its own."""
@@ -45,25 +44,29 @@ def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
     return runs
 
 
-def by_run(
-    runs: Sequence[RunData], panels_of: Callable[[Sequence[RunData]], Sequence[Panel]]
-) -> tuple[Panel, ...]:
-    """Return the panels of runs together, or of many those of each run, all of one scale."""
-    if len(runs) <= MAX_TOGETHER:
-        return tuple(panels_of(runs))
-    of_kinds: dict[str, list[Panel]] = {}
-    for run in runs:
-        for panel in panels_of([run]):
-            title = ": ".join(filter(None, (run.label, panel.title)))
-            of_kinds.setdefault(panel.title, []).append(
-                replace(panel, title=title, wide=False, small=True)
-            )
-    return one_scale([panel for panels in of_kinds.values() for panel in panels])
+def one_chart(of_runs: Sequence[tuple[str, Chart]]) -> Chart:
+    """Return the same chart of many runs as one: a small panel for each, all of one scale."""
+    charts = [chart for _, chart in of_runs]
+    panels = [
+        replace(
+            chart.panels[k], title=": ".join(filter(None, (name, chart.panels[k].title))),
+            wide=False, small=True,
+        )
+        for k in range(max(len(chart.panels) for chart in charts))
+        for name, chart in of_runs
+        if k < len(chart.panels)
+    ]  # fmt: skip
+    words = f"{charts[0].caption} A panel for each run, all of one scale."
+    return replace(charts[0], caption=words, panels=one_scale(panels))
 
 
-def by_run_words(runs: Sequence[RunData]) -> str:
-    """Return what a caption says of panels as `by_run` returns them."""
-    return " A panel for each run, all of one scale." if len(runs) > MAX_TOGETHER else ""
+def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """Give panels of one quantity one y range."""
+    ends: dict[str, list[float]] = {}
+    for panel in panels:
+        ends.setdefault(panel.y.label, []).extend(y_range(panel))
+    ranges = {label: (min(found), max(found)) for label, found in ends.items()}
+    return tuple(replace(p, y=replace(p.y, range=ranges[p.y.label])) for p in panels)
 
 
 def with_zero(low: float, high: float) -> tuple[float, float]:
@@ -71,48 +74,17 @@ def with_zero(low: float, high: float) -> tuple[float, float]:
     return min(low, 0.0) * 1.05, max(high, 0.0) * 1.05 or 1
 
 
-def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Give panels of one quantity one y range, where theirs is not fixed."""
-    ranges: dict[str, tuple[float, float]] = {}
-    for panel in panels:
-        drawn = [x.y for x in panel.layers if isinstance(x, Line | Bars)]
-        ends = (float(most(y)) for y in drawn for most in (np.nanmin, np.nanmax))
-        found = (*ranges.get(panel.y.label, (0.0, 0.0)), *ends)
-        ranges[panel.y.label] = min(found), max(found)
-    return tuple(
-        panel
-        if panel.y.range is not None
-        else replace(panel, y=Axis(panel.y.label, range=with_zero(*ranges[panel.y.label])))
-        for panel in panels
-    )
-
-
 def colour_of(index: int, run: RunData) -> str:
     """Return the colour of a run, or of a part of one."""
     return run.colour or colour(index)
 
 
-def days_axis(first: int, last: int, spare_h: int) -> Axis:
-    """Return the axis of calendar days since 1970; of a few, with hours to spare on both sides."""
-    if last - first >= FEW_DAYS:
+def days_axis(first: np.datetime64, last: np.datetime64, spare_h: int = 24) -> Axis:
+    """Return the axis of calendar days; of a few, with hours to spare on both sides."""
+    if last - first >= np.timedelta64(FEW_DAYS, "D"):
         return Axis("Day", "date")
-    days, spare = np.array([first, last], dtype="datetime64[D]"), np.timedelta64(spare_h, "h")
-    return Axis("Day", "date", (days[0] - spare, days[1] + spare))
-
-
-def days_of(runs: Sequence[RunData]) -> tuple[int, int]:
-    """Return the first and the last calendar day of all runs, since 1970."""
-    first = min(int(run.local_ms[0]) for run in runs) // MS_PER_DAY
-    last = max(int(run.local_ms[-1]) for run in runs) // MS_PER_DAY
-    return first, last
-
-
-def month_axis(of_runs: Sequence[Months]) -> tuple[Axis, list[Array]]:
-    """Return an axis of months, and the names of those of each run on it."""
-    years = {f"{month.item():%Y}" for months in of_runs for month in months.month}
-    label, pattern = (f"Month of {years.pop()}", "%b") if len(years) == 1 else ("Month", "%b %Y")
-    names = [np.array([f"{m.item():{pattern}}" for m in months.month]) for months in of_runs]
-    return Axis(label, "category"), names
+    spare = np.timedelta64(spare_h, "h")
+    return Axis("Day", "date", (first - spare, last + spare))
 
 
 def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:
@@ -135,30 +107,22 @@ def near_range(low: float, high: float) -> tuple[float, float]:
 
 
 def histogram_layers(
-    samples: Sequence[tuple[int, str, Array]], edges: Array, unit: str, main: str = ""
+    samples: Sequence[tuple[int, str, Array]], edges: Array, unit: str
 ) -> tuple[Bars | Line, ...]:
     """Return bars for one sample, and step lines for several; heights in percent.
 
-    Each sample is the index of its colour, its name and its values; `main` is the colour of one.
+    Each sample is the index of its colour, its name and its values.
     """
+    heights = [histogram(values, edges) * 100 for *_, values in samples]
     if len(samples) == 1:
-        index, name, values = samples[0]
-        middle = (edges[1:] + edges[:-1]) / 2
-        height = histogram(values, edges) * 100
-        main = main or colour(index)
-        return (Bars(middle, height.astype(np.float32), name, main, unit, touching=True),)
-    layers = []
-    for index, name, values in samples:
-        height = np.append(histogram(values, edges) * 100, 0).astype(np.float32)
-        layers.append(Line(edges, height, name, colour(index), unit, dash=dash(index), steps=True))
-    return tuple(layers)
+        (index, name, _), middle = samples[0], (edges[1:] + edges[:-1]) / 2
+        return (Bars(middle, heights[0], name, colour(index), unit, touching=True),)
+    return tuple(
+        Line(edges, np.append(y, 0), name, colour(k), unit, dash=dash(k), steps=True)
+        for (k, name, _), y in zip(samples, heights, strict=True)
+    )
 
 
 def interval_of(runs: Sequence[RunData]) -> str:
     """Return the intervals of the runs in words, such as ``1 min``."""
     return listed(sorted({interval(run.step_ms) for run in runs}))
-
-
-def have_a_week(runs: Sequence[RunData]) -> bool:
-    """Tell whether every run covers a week, so that a typical week can be drawn."""
-    return all(run.local_ms.size * run.step_ms >= MS_PER_WEEK for run in runs)

@@ -19,11 +19,12 @@ from diploee.errors import InputError
 from diploee.metric import NONE, Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run
-from diploee.reports.band_charts import bands_chart
 from diploee.reports.build import warnings_of
+from diploee.reports.common import one_chart
 from diploee.reports.compare import MetricRow, compare
 from diploee.reports.data import read_run
 from diploee.reports.power_charts import peak_week_chart
+from diploee.reports.weekly_charts import bands_chart
 from diploee.units import power_unit
 
 TARGET = "streams.training.target_utilization"
@@ -53,11 +54,10 @@ def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
     names = ("base", "busier", "base", "busier")
     read = [replace(read_run(runs[n].folder), label=f"{k} {n}") for k, n in enumerate(names)]
     unit = power_unit(max(run.max_w for run in read))
-    panels = chart_of(read, unit).panels
+    panels = one_chart([(run.label, chart_of([run], unit)) for run in read]).panels
     titles = [panel.title for panel in chart_of(read[:1], unit).panels]
-    assert [p.title for p in panels] == [
-        ": ".join(filter(None, (run.label, title))) for title in titles for run in read
-    ]
+    assert all(panel.title.startswith(f"{k % 4} b") for k, panel in enumerate(panels))
+    assert len(panels) == 4 * len(titles)
     for kind in range(len(titles)):
         of_kind = panels[4 * kind : 4 * kind + 4]
         assert len({(panel.x.range, panel.y.range) for panel in of_kind}) == 1
@@ -186,7 +186,7 @@ def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(runs: dict[
     peak_w = max(float(read[name].power_w.max()) for name in ("base", "busier"))
     assert max(first.y.max(), second.y.max()) == pytest.approx(peak_w / unit.watts)
     apart = peak_week_chart([read["base"], read["day"]], unit)
-    assert "Each run's own calendar week" in apart.caption
+    assert "the highest 1 min mean of each run" in apart.caption
     every = [w for name in runs for w in read[name].manifest["warnings"]]
     told = warnings_of(list(read.values()))
     assert len(told) == len(set(every))
