@@ -141,26 +141,87 @@ def optional(description: str, **limits: Any) -> Any:
     )
 
 
+def uncertain(
+    default: float | None,
+    text: str,
+    within: tuple[float, float],
+    source: str = "",
+    *,
+    basis: str = "assumed",
+    per_rating: bool = False,
+    **limits: Any,
+) -> Any:
+    """Declare a number with its default and the range that the true value lies in.
+
+    Parameters
+    ----------
+    default : float, optional
+        None where another key or rule gives it; the key is then absent from dumps and hashes.
+    text : str
+        Its description; the marks of default and range are added.
+    within : tuple of float
+        Both ends of the range, in the unit of the key.
+    source : str
+        Where the range was seen, in words that follow it; assumed where empty.
+    basis : str
+        Of the default; empty where the range's source gives it too.
+    per_rating : bool
+        The range is in multiples of the nodes' power at their ratings [MW].
+    **limits : object
+        Allowed values, as `pydantic.Field` takes them.
+    """
+    of = "times the nodes' power at their ratings" if per_rating else source
+    marks = [f"default {basis}"] * bool(basis)
+    ends = " to ".join(f"{end:g}" for end in within)
+    marks += [f"range{'' if source else ' assumed,'} {ends} {of}".rstrip()]
+    said = "; ".join(marks)
+    description = f"{text}. {said[:1].upper()}{said[1:]}."
+    extra: Any = {"range": list(within), **({"per_rating": True} if per_rating else {})}
+    if default is None:
+        return optional(description, json_schema_extra=extra, **limits)
+    return Field(default=default, description=description, json_schema_extra=extra, **limits)
+
+
 def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
     """Yield the keys within a part of a scenario that take a value which their text calls assumed.
 
     They are left as they are, or name one of several sets of such values.
     """
+    for key, inner, owner, name in _parts(value, at):
+        field = type(owner).model_fields[name] if owner else None
+        chosen = field and (inner is None or inner == field.default or isinstance(inner, str))
+        if owner and field and chosen and "assumed" in (field.description or ""):
+            yield from () if name in owner.given_otherwise() else (key,)
+        else:
+            yield from assumed_keys(inner, key)
+
+
+def ranges(value: Any, at: str, rating: float) -> Iterator[tuple[str, tuple[float, float], bool]]:
+    """Yield key and range of each `uncertain` number that has its default, and if it was given.
+
+    Ranges per rating are of the rating given.
+    """
+    for key, inner, owner, name in _parts(value, at):
+        field = type(owner).model_fields[name] if owner else None
+        extra: Any = field.json_schema_extra if field else None
+        if not owner or not field or not extra or "range" not in extra:
+            yield from ranges(inner, key, rating)
+        elif inner == field.default and name not in owner.given_otherwise():
+            of = rating if "per_rating" in extra else 1.0
+            low, high = extra["range"]
+            yield key, (float(low * of), float(high * of)), name in owner.model_fields_set
+
+
+def _parts(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]]:
+    """Yield key and value of what lies directly within a value; of a model it and the name."""
     match value:
         case Model():
-            for name, field in type(value).model_fields.items():
-                inner, key = getattr(value, name), f"{at}.{name}"
-                chosen = inner is None or inner == field.default or isinstance(inner, str)
-                if chosen and "assumed" in (field.description or ""):
-                    yield from () if name in value.given_otherwise() else (key,)
-                else:
-                    yield from assumed_keys(inner, key)
+            for name in type(value).model_fields:
+                yield f"{at}.{name}", getattr(value, name), value, name
         case Mapping():
-            for name, inner in value.items():
-                yield from assumed_keys(inner, f"{at}.{name}")
+            yield from ((f"{at}.{name}", inner, None, "") for name, inner in value.items())
         case list() | tuple():
-            for index, inner in enumerate(value):
-                yield from assumed_keys(inner, f"{at}.{index}")
+            yield from ((f"{at}.{index}", inner, None, "") for index, inner in enumerate(value))
 
 
 def _kinds(annotation: Any) -> set[Any]:

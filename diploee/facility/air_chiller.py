@@ -9,7 +9,8 @@ from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
 from diploee.facility.psychrometrics import ZERO_C_K
-from diploee.facility.wse import Efficiency, Kelvin, Pascal, fan_power, pump_power
+from diploee.facility.wse import Efficiency, Kelvin, Pascal, fan_power, of_large_sites, pump_power
+from diploee.model import uncertain
 from diploee.tables import Float64Array
 
 LEAST_LIFT_K = 5.0
@@ -27,43 +28,38 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad):
         description="Air-cooled chillers with an economizer of dry coolers, by dry-bulb "
         "temperature (a part of Carnot's efficiency; all values assumed).",
     )
-    carnot_fraction: Efficiency = Field(
-        default=0.45, description="Efficiency of the chillers over Carnot's, 0-1 (assumed)."
+    carnot_fraction: Efficiency = uncertain(
+        0.45, "Efficiency of the chillers over Carnot's, 0-1", (0.35, 0.55)
     )
-    chilled_water_c: float = Field(
-        default=18.0, ge=5, le=35, description="Chilled water supply [deg C] (assumed)."
+    chilled_water_c: float = uncertain(18.0, "Chilled water supply [deg C]", (14, 22), ge=5, le=35)
+    evaporator_approach_k: Kelvin = uncertain(3.0, "Evaporator below the chilled water [K]", (2, 5))
+    condenser_approach_k: Kelvin = uncertain(
+        12.0, "Condenser above the dry-bulb temperature [K]", (8, 16)
     )
-    evaporator_approach_k: Kelvin = Field(
-        default=3.0, description="Evaporator below the chilled water [K] (assumed)."
+    dry_cooler_approach_k: Kelvin = uncertain(
+        8.0, "Dry cooler above the dry-bulb temperature [K]", (5, 11)
     )
-    condenser_approach_k: Kelvin = Field(
-        default=12.0, description="Condenser above the dry-bulb temperature [K] (assumed)."
+    dry_fan_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
+        0.02, "Power of the dry coolers' fans over the design heat while they help", (0.01, 0.03)
     )
-    dry_cooler_approach_k: Kelvin = Field(
-        default=8.0, description="Dry cooler above the dry-bulb temperature [K] (assumed)."
+    water_rise_k: Kelvin = uncertain(
+        7.5,
+        "Rise of the chilled water's temperature [K]",
+        (5, 10),
+        "of large sites, Lei and Masanet",
     )
-    dry_fan_fraction: Annotated[float, Field(ge=0, le=0.2)] = Field(
-        default=0.02,
-        description="Power of the dry coolers' fans over the design heat while they help "
-        "(assumed).",
+    pump_pressure_pa: Pascal = uncertain(200e3, "Pressure of the pumps [Pa]", (150e3, 250e3))
+    pump_efficiency: Efficiency = uncertain(
+        0.7, "Efficiency of the pumps, 0-1", (0.6, 0.8), "of large sites, Lei and Masanet"
     )
-    water_rise_k: Kelvin = Field(
-        default=7.5, description="Rise of the chilled water's temperature [K] (assumed)."
+    room_fan_pressure_pa: Pascal = of_large_sites(
+        500.0, "Pressure rise of the room's fans [Pa]", (400, 600)
     )
-    pump_pressure_pa: Pascal = Field(
-        default=200e3, description="Pressure of the pumps [Pa] (assumed)."
+    room_fan_efficiency: Efficiency = of_large_sites(
+        0.775, "Efficiency of the room's fans, 0-1", (0.65, 0.9)
     )
-    pump_efficiency: Efficiency = Field(
-        default=0.7, description="Efficiency of the pumps, 0-1 (assumed)."
-    )
-    room_fan_pressure_pa: Pascal = Field(
-        default=500.0, description="Pressure rise of the room's fans [Pa]; range 400-600."
-    )
-    room_fan_efficiency: Efficiency = Field(
-        default=0.775, description="Efficiency of the room's fans, 0-1; range 0.65-0.9."
-    )
-    air_rise_k: Kelvin = Field(
-        default=16.0, description="Rise of the air's temperature in the room [K]; range 14-19."
+    air_rise_k: Kelvin = of_large_sites(
+        16.0, "Rise of the air's temperature in the room [K]", (13.9, 19.4)
     )
 
     @property

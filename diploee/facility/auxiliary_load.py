@@ -12,7 +12,7 @@ from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
-from diploee.model import SCALES, optional
+from diploee.model import SCALES, optional, uncertain
 from diploee.units import W_PER_KW
 
 DESIGN_SHARE = 0.01
@@ -39,13 +39,14 @@ class AuxiliaryLoadSpec(StageSpec):
     power_kw: Annotated[float | None, Field(ge=0), SCALES] = optional(
         "Its power [kW]; or design_share."
     )
-    design_share: Annotated[float | None, Field(ge=0, le=1)] = optional(
+    design_share: Annotated[float | None, Field(ge=0, le=1)] = uncertain(
+        None,
         "Its power, share of the nodes' power at their ratings; 0.01 if power_kw is not given "
-        "either (assumed)."
+        "either",
+        (0.002, 0.03),
     )
-    power_factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.95,
-        description="Power factor, lagging, where reactive power is modelled (assumed).",
+    power_factor: Annotated[float, Field(gt=0, le=1)] = uncertain(
+        0.95, "Power factor, lagging, where reactive power is modelled", (0.9, 0.98)
     )
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ from diploee.jit import njit
 from diploee.measures.distribution import Energy, HoursAbove, Most
 from diploee.measures.ramps import TurningPoints
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, optional
+from diploee.model import SCALES, Model, optional, uncertain
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
     J_PER_MWH,
@@ -405,36 +405,35 @@ class BatterySpec(StageSpec):
         "The month's largest billed mean so far, which the supply's means are kept below."
     )
     time_of_use: TimeOfUse | None = optional("Local hours in which it charges and discharges.")
-    charge_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.95, description="Energy stored per energy taken, 0-1 (assumed)."
+    charge_efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
+        0.95, "Energy stored per energy taken, 0-1", (0.92, 0.98)
     )
-    discharge_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.95, description="Energy given per energy drawn from the store, 0-1 (assumed)."
+    discharge_efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
+        0.95, "Energy given per energy drawn from the store, 0-1", (0.92, 0.98)
     )
     auxiliary_kw: Annotated[float, Field(ge=0), SCALES] = Field(
         default=0.0, description="Its own constant power [kW]."
     )
-    least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.1,
-        description="It is not emptied below this part of its nominal energy (assumed).",
+    least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)
     )
-    most_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.9, description="It is not filled above this part of its nominal energy (assumed)."
+    most_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.9, "It is not filled above this part of its nominal energy", (0.85, 1)
     )
-    reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.5,
-        description="State that it starts with, and is brought back to (assumed); where it "
-        "shaves peaks, it starts filled and is filled again.",
+    reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.5,
+        "State that it starts with, and is brought back to; where it shaves peaks, it starts "
+        "filled and is filled again",
+        (0.4, 0.6),
     )
-    feedback_per_h: Annotated[float, Field(ge=0)] = Field(
-        default=1.0,
-        description="Part of the lacking energy that it asks for per hour, to be brought back "
-        "(assumed).",
+    feedback_per_h: Annotated[float, Field(ge=0)] = uncertain(
+        1.0, "Part of the lacking energy that it asks for per hour, to be brought back", (0.5, 2)
     )
-    calendar_fade_per_year: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.02,
-        description="Part of the nominal energy lost in a year by age alone, 0-1 (assumed); range "
-        "0.01-0.04. It is measured, and takes nothing from the energy within the run.",
+    calendar_fade_per_year: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.02,
+        "Part of the nominal energy lost in a year by age alone, 0-1. It is measured, and takes"
+        " nothing from the energy within the run",
+        (0.01, 0.04),
     )
 
     @model_validator(mode="before")

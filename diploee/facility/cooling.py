@@ -23,7 +23,7 @@ from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Value
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.jit import njit
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, optional
+from diploee.model import SCALES, Model, optional, uncertain
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 
@@ -66,18 +66,16 @@ METRICS: tuple[Metric, ...] = (
 class PartLoad(Model):
     """How fans and pumps follow the load: ``g(q) = max(q, least)^n`` (the sheet's 3.1)."""
 
-    part_load_exponent: float = Field(
-        default=2.0,
+    part_load_exponent: float = uncertain(
+        2.0,
+        "Exponent n of fan and pump power over load; 3 is an ideal variable speed drive, 1 a "
+        "constant power per heat",
+        (1, 3),
         ge=0,
         le=3,
-        description="Exponent n of fan and pump power over load; 3 is an ideal variable speed "
-        "drive, 1 a constant power per heat (assumed; range 1-3).",
     )
-    least_part_load: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="Load below which fans and pumps slow down no further, 0-1 (assumed).",
+    least_part_load: float = uncertain(
+        0.5, "Load below which fans and pumps slow down no further, 0-1", (0.3, 0.7), ge=0, le=1
     )
 
     def turned_down(self, load: Any) -> Any:
@@ -128,12 +126,13 @@ class CoolingSpec(StageSpec, ABC):
         "room air 120 s (direct liquid cooling: its loop 60 s) and the facility's water 300 s "
         "(assumed; ranges 60-600, 20-120 and 120-900 s)."
     )
-    power_factor: float = Field(
-        default=0.96,
+    power_factor: float = uncertain(
+        0.96,
+        "Power factor of the drives of fans, pumps and chillers, lagging (0.95-0.96 of variable"
+        " speed drives)",
+        (0.94, 0.98),
         gt=0.1,
         le=1,
-        description="Power factor of the drives of fans, pumps and chillers, lagging (0.95-0.96 "
-        "of variable speed drives; assumed).",
     )
 
     @model_validator(mode="after")
@@ -191,9 +190,12 @@ class CoolingSpec(StageSpec, ABC):
 class HeatCoolingSpec(CoolingSpec, Plant):
     """Base of the models that cool all power which has passed, as heat."""
 
-    design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = optional(
+    design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = uncertain(
+        None,
         "Heat that the plant is designed for [MW]; 1.1 times the power of all nodes at their "
-        "ratings if absent (assumed)."
+        "ratings if absent",
+        (1.0, 1.3),
+        per_rating=True,
     )
     other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = Field(
         default=0.0,

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
 from diploee.facility.wse import CONDENSER_C, Kelvin, Pascal, WaterPlant, pump_power, tower_power
+from diploee.model import uncertain
 from diploee.tables import Float64Array
 
 
@@ -27,34 +28,36 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
         description="Direct liquid cooling by warm water and towers; the rest of the heat, in the "
         "air, by the plant of wse.",
     )
-    liquid_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.9, description="Part of the heat that the liquid takes, 0-1; range 0.7-0.97."
+    liquid_fraction: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.9,
+        "Part of the heat that the liquid takes, 0-1",
+        (0.7, 0.97),
+        "of plants; Frontier has 0.945",
+        basis="",
     )
-    loop_pump_fraction: Annotated[float, Field(ge=0, le=0.2)] = Field(
-        default=0.010,
-        description="Power of the coolant distribution units' pumps over the liquid's design heat "
-        "(Frontier: 25 units of 8.5 kW over about 21 MW, the latter assumed).",
+    loop_pump_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
+        0.010,
+        "Power of the coolant distribution units' pumps over the liquid's design heat "
+        "(Frontier: 25 units of 8.5 kW over about 21 MW)",
+        (0.005, 0.015),
     )
-    water_pump_pressure_pa: Pascal = Field(
-        default=150e3, description="Pressure of the facility's water pumps [Pa] (assumed)."
+    water_pump_pressure_pa: Pascal = uncertain(
+        150e3, "Pressure of the facility's water pumps [Pa]", (100e3, 200e3)
     )
-    water_rise_k: Kelvin = Field(
-        default=10.0, description="Rise of the facility's water temperature [K] (assumed)."
+    water_rise_k: Kelvin = uncertain(10.0, "Rise of the facility's water temperature [K]", (7, 13))
+    tower_rise_k: Kelvin = uncertain(8.0, "Rise of the tower water's temperature [K]", (6, 10))
+    approach_k: Kelvin = uncertain(
+        10.0,
+        "Coolant supply above the wet-bulb temperature [K]: tower 4, plates 2, distribution "
+        "units 4",
+        (7, 13),
     )
-    tower_rise_k: Kelvin = Field(
-        default=8.0, description="Rise of the tower water's temperature [K] (assumed)."
-    )
-    approach_k: Kelvin = Field(
-        default=10.0,
-        description="Coolant supply above the wet-bulb temperature [K]: tower 4, plates 2, "
-        "distribution units 4 (assumed).",
-    )
-    set_point_supply_c: float = Field(
-        default=32.0,
+    set_point_supply_c: float = uncertain(
+        32.0,
+        "Highest supply temperature of the coolant [deg C]; hours beyond it are counted",
+        (28, 36),
         ge=10,
         le=60,
-        description="Highest supply temperature of the coolant [deg C] (assumed); hours beyond it "
-        "are counted.",
     )
     rest: WaterPlant = Field(
         default_factory=WaterPlant,

@@ -28,7 +28,7 @@ from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
-from diploee.model import SCALES, Share, optional
+from diploee.model import SCALES, Share, optional, uncertain
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
@@ -82,36 +82,26 @@ class GeneratorSpec(StageSpec):
     hysteresis_mw: Annotated[float, Field(ge=0), SCALES] = Field(
         default=0.0, description="By how much demand must fall below above_mw to stop it [MW]."
     )
-    least_load: Share = Field(
-        default=0.3,
-        description="Least steady output, of its rated power, 0-1 (assumed); range 0.2-0.6.",
+    least_load: Share = uncertain(0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6))
+    ramp_per_min: Annotated[float, Field(gt=0)] = uncertain(
+        1.0, "Its ramp up and down, of its rated power per minute", (0.1, 1)
     )
-    ramp_per_min: Annotated[float, Field(gt=0)] = Field(
-        default=1.0,
-        description="Its ramp up and down, of its rated power per minute (assumed); range 0.1-6.",
+    start_delay_s: Annotated[float, Field(ge=0)] = uncertain(
+        60.0, "From the order to start to its first output [s]", (60, 600)
     )
-    start_delay_s: Annotated[float, Field(ge=0)] = Field(
-        default=60.0,
-        description="From the order to start to its first output [s] (assumed); range 10-1800.",
+    least_up_min: Annotated[float, Field(ge=0)] = uncertain(
+        30.0, "It is not stopped before, from its start order [min]", (0, 240)
     )
-    least_up_min: Annotated[float, Field(ge=0)] = Field(
-        default=30.0,
-        description="It is not stopped before, from its start order [min] (assumed); range 0-240.",
+    least_down_min: Annotated[float, Field(ge=0)] = uncertain(
+        15.0, "It is not started again before, from its stop order [min]", (0, 240)
     )
-    least_down_min: Annotated[float, Field(ge=0)] = Field(
-        default=15.0,
-        description="It is not started again before, from its stop order [min] (assumed); range "
-        "0-240.",
+    efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
+        0.40, "Output per heat in the fuel at its rated power, 0-1", (0.28, 0.48)
     )
-    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.40,
-        description="Output per heat in the fuel at its rated power, 0-1 (assumed); range "
-        "0.28-0.48.",
-    )
-    no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.08,
-        description="Fuel that it burns without output, of that at its rated power, 0-1 "
-        "(assumed); range 0.03-0.12, gas turbines 0.2-0.35.",
+    no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = uncertain(
+        0.08,
+        "Fuel that it burns without output, of that at its rated power, 0-1; gas turbines 0.2-0.35",
+        (0.03, 0.12),
     )
 
     @model_validator(mode="after")

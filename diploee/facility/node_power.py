@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
 
 from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, TitaniumTypSpec
-from diploee.model import Kind, Kinds, Model
+from diploee.model import Kind, Kinds, Model, uncertain
 
 
 class AcPowerSpec(Kind):
@@ -54,6 +54,7 @@ _VARIABLE = "Regulators and network cards by load: share of the devices' power a
 _SUPPLY = "Power supplies by name, or by efficiencies: {kind: points, efficiency: {0.1: 0.92, ...}}"
 _RATIO = "Installed rating of the supplies over the DC power at the devices' rating"
 _NETWORK = "Switches and other network equipment, a node's part of it [W]"
+_SERVERS = "of servers"
 _REACTIVE = (
     "Input capacitors of the supplies: reactive power supplied, constant, share of the supplies' "
     "installed rating"
@@ -63,15 +64,11 @@ _REACTIVE = (
 class _Node(AcPowerSpec):
     """Base of all models of a node."""
 
-    supply_ratio: Annotated[float, Field(ge=1, le=10)] = Field(
-        default=1.8, description=f"{_RATIO} (assumed; 1.2 to 2.4 are seen)."
+    supply_ratio: Annotated[float, Field(ge=1, le=10)] = uncertain(
+        1.8, _RATIO, (1.2, 2.4), "of racks and servers"
     )
-    network_w: Annotated[float, Field(ge=0)] = Field(
-        default=60.0, description=f"{_NETWORK} (assumed; 30 to 150)."
-    )
-    reactive_share: Share = Field(
-        default=0.026, description=f"{_REACTIVE} (assumed at 230 V, 60 Hz; 0 to 0.08)."
-    )
+    network_w: Annotated[float, Field(ge=0)] = uncertain(60.0, _NETWORK, (30, 150), "of racks")
+    reactive_share: Share = uncertain(0.026, f"{_REACTIVE}; at 230 V, 60 Hz", (0, 0.08))
 
     @abstractmethod
     def _dc_w(self, device_w: Any, rated_w: float, idle_w: float) -> Any:
@@ -131,10 +128,10 @@ class AirHgxSpec(_Shares, _Node):
     kind: Literal["air_hgx"] = Field(
         default="air_hgx", description="An air-cooled server: fans and typical Titanium supplies."
     )
-    fixed_share: Share = Field(default=0.13, description=f"{_FIXED} (fitted; 0.05 to 0.20).")
-    fan_share_min: Share = Field(default=0.04, description=f"{_FAN_MIN} (fitted; 0.02 to 0.05).")
-    fan_share_max: Share = Field(default=0.19, description=f"{_FAN_MAX} (fitted; 0.08 to 0.25).")
-    variable_share: Share = Field(default=0.0, description=f"{_VARIABLE} (assumed).")
+    fixed_share: Share = uncertain(0.13, _FIXED, (0.05, 0.2), _SERVERS, basis="fitted")
+    fan_share_min: Share = uncertain(0.04, _FAN_MIN, (0.02, 0.05), _SERVERS, basis="fitted")
+    fan_share_max: Share = uncertain(0.19, _FAN_MAX, (0.08, 0.25), _SERVERS, basis="fitted")
+    variable_share: Share = uncertain(0.0, _VARIABLE, (0, 0.05))
     supply: Supply = Field(default=TitaniumTypSpec(), description=f"{_SUPPLY} (assumed).")
 
 
@@ -144,12 +141,10 @@ class DlcSpec(_Shares, _Node):
     kind: Literal["dlc"] = Field(
         default="dlc", description="A node with direct liquid cooling and a rack's power shelf."
     )
-    fixed_share: Share = Field(
-        default=0.08, description=f"{_FIXED} (assumed, Frontier's has 0.073; 0.05 to 0.20)."
-    )
+    fixed_share: Share = uncertain(0.08, f"{_FIXED}; Frontier's has 0.073", (0.05, 0.2), _SERVERS)
     fan_share_min: Share = Field(default=0.0, description=f"{_FAN_MIN} (none).")
     fan_share_max: Share = Field(default=0.0, description=f"{_FAN_MAX} (none).")
-    variable_share: Share = Field(default=0.02, description=f"{_VARIABLE} (assumed; 0 to 0.05).")
+    variable_share: Share = uncertain(0.02, _VARIABLE, (0, 0.05))
     supply: Supply = Field(default=Orv3Spec(), description=f"{_SUPPLY} (assumed).")
 
 

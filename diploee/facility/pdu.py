@@ -11,7 +11,7 @@ from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, optional
+from diploee.model import SCALES, optional, uncertain
 from diploee.units import W_PER_MW
 
 Loss = Annotated[float, Field(ge=0, le=1)]
@@ -37,13 +37,17 @@ class PduSpec(StageSpec):
     rated_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
         "Power of the nodes that they are built for [MW]; all nodes at their ratings if absent."
     )
-    linear_loss: Loss = Field(
-        default=0.005,
-        description="Loss at the rating that goes with the load, share of the rating (assumed).",
+    linear_loss: Loss = uncertain(
+        0.005,
+        "Loss at the rating that goes with the load, share of the rating",
+        (0, 0.01),
+        "of large sites",
     )
-    square_loss: Loss = Field(
-        default=0.005,
-        description="Loss at the rating that goes with its square, share of the rating (assumed).",
+    square_loss: Loss = uncertain(
+        0.005,
+        "Loss at the rating that goes with its square, share of the rating",
+        (0, 0.01),
+        "of large sites",
     )
 
     def open(self, site: Site) -> PduSpec:

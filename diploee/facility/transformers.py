@@ -16,7 +16,7 @@ from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, optional
+from diploee.model import SCALES, Model, optional, uncertain
 from diploee.tables import Float64Array
 from diploee.units import W_PER_MW
 
@@ -54,9 +54,11 @@ class Transformer(Model):
         "Parameters of a medium to low voltage, a dry-type PDU or a high to medium voltage "
         "transformer (assumed); parameters that are given override it."
     )
-    rated_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
-        "Installed apparent power [MVA]; 1.6 times the nodes' power at their ratings if absent "
-        "(assumed)."
+    rated_mva: Annotated[float | None, Field(gt=0), SCALES] = uncertain(
+        None,
+        "Installed apparent power [MVA]; 1.6 times the nodes' power at their ratings if absent",
+        (1.3, 2.2),
+        per_rating=True,
     )
     p0: Part = optional("Loss without load, share of the rating.")
     p_k: Part = optional("Additional loss at rated current, share of the rating.")

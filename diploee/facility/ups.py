@@ -12,7 +12,7 @@ from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Value
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, optional
+from diploee.model import SCALES, optional, uncertain
 from diploee.units import W_PER_MW
 
 CURVES = {
@@ -73,10 +73,11 @@ class UpsSpec(StageSpec):
     installed_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
         "Installed power, all units together [MW]; or redundancy."
     )
-    filter_share: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=FILTER_SHARE,
-        description="Input filter in double conversion: reactive power supplied, constant, share "
-        "of the installed power (assumed; 0 to 0.15).",
+    filter_share: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        FILTER_SHARE,
+        "Input filter in double conversion: reactive power supplied, constant, share of the "
+        "installed power",
+        (0, 0.15),
     )
 
     @model_validator(mode="after")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
+from diploee.model import uncertain
 from diploee.tables import Float64Array
 
 CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
@@ -60,63 +62,63 @@ def chiller_cop(condenser_c: Any, part_load: Any, relative_error: float) -> Any:
     return (cop + 0.084615 * x * t) * (1 + relative_error)
 
 
+of_large_sites = partial(uncertain, source="of large sites, Lei and Masanet", basis="")
+
+
 class WaterPlant(PartLoad):
     """Chillers, towers, coils and pumps; ranges are those of large sites (Lei and Masanet)."""
 
-    supply_air_c: float = Field(
-        default=27.0, ge=10, le=40, description="Supply air temperature [deg C]; range 27-35."
+    supply_air_c: float = of_large_sites(
+        27.0, "Supply air temperature [deg C]", (27, 35), ge=10, le=40
     )
-    air_rise_k: Kelvin = Field(
-        default=16.0, description="Rise of the air's temperature in the room [K]; range 14-19."
+    air_rise_k: Kelvin = of_large_sites(
+        16.0, "Rise of the air's temperature in the room [K]", (13.9, 19.4)
     )
-    coil_effectiveness: Efficiency = Field(
-        default=0.8, description="Effectiveness of the coils, 0-1; range 0.7-0.9."
+    coil_effectiveness: Efficiency = of_large_sites(
+        0.8, "Effectiveness of the coils, 0-1", (0.7, 0.9)
     )
-    water_rise_k: Kelvin = Field(
-        default=7.5, description="Rise of the chilled water's temperature [K]; range 5-10."
+    water_rise_k: Kelvin = of_large_sites(
+        7.5, "Rise of the chilled water's temperature [K]", (5, 10)
     )
-    tower_rise_k: Kelvin = Field(
-        default=5.0, description="Rise of the tower water's temperature [K]; range 4-6."
+    tower_rise_k: Kelvin = of_large_sites(5.0, "Rise of the tower water's temperature [K]", (4, 6))
+    tower_approach_k: Kelvin = of_large_sites(
+        4.75, "Tower water above the wet-bulb temperature [K]", (2.8, 6.7)
     )
-    tower_approach_k: Kelvin = Field(
-        default=4.75, description="Tower water above the wet-bulb temperature [K]; range 2.8-6.7."
+    exchanger_approach_k: Kelvin = of_large_sites(
+        2.25, "Approach of the economizer's exchanger [K]", (1.7, 2.8)
     )
-    exchanger_approach_k: Kelvin = Field(
-        default=2.25, description="Approach of the economizer's exchanger [K]; range 1.7-2.8."
+    room_fan_pressure_pa: Pascal = of_large_sites(
+        500.0, "Pressure rise of the room's fans [Pa]", (400, 600)
     )
-    room_fan_pressure_pa: Pascal = Field(
-        default=500.0, description="Pressure rise of the room's fans [Pa]; range 400-600."
+    room_fan_efficiency: Efficiency = of_large_sites(
+        0.775, "Efficiency of the room's fans, 0-1", (0.65, 0.9)
     )
-    room_fan_efficiency: Efficiency = Field(
-        default=0.775, description="Efficiency of the room's fans, 0-1; range 0.65-0.9."
+    tower_fan_pressure_pa: Pascal = of_large_sites(
+        250.0, "Pressure rise of the towers' fans [Pa]", (100, 400)
     )
-    tower_fan_pressure_pa: Pascal = Field(
-        default=250.0, description="Pressure rise of the towers' fans [Pa]; range 100-400."
+    tower_fan_efficiency: Efficiency = of_large_sites(
+        0.775, "Efficiency of the towers' fans, 0-1", (0.65, 0.9)
     )
-    tower_fan_efficiency: Efficiency = Field(
-        default=0.775, description="Efficiency of the towers' fans, 0-1; range 0.65-0.9."
+    water_to_air: float = of_large_sites(
+        2.0, "Mass of water per air in the towers", (1, 3), gt=0, le=10
     )
-    water_to_air: float = Field(
-        default=2.0, gt=0, le=10, description="Mass of water per air in the towers; range 1-3."
+    chilled_pump_pressure_pa: Pascal = of_large_sites(
+        143_658.0, "Pressure of the chilled-water pumps [Pa]", (115e3, 172e3)
     )
-    chilled_pump_pressure_pa: Pascal = Field(
-        default=143_658.0, description="Pressure of the chilled-water pumps [Pa]; range +-20 %."
+    tower_pump_pressure_pa: Pascal = of_large_sites(
+        208_660.0, "Pressure of the tower-water pumps [Pa]", (167e3, 250e3)
     )
-    tower_pump_pressure_pa: Pascal = Field(
-        default=208_660.0, description="Pressure of the tower-water pumps [Pa]; range +-20 %."
-    )
-    pump_efficiency: Efficiency = Field(
-        default=0.7, description="Efficiency of the pumps, 0-1; range 0.6-0.8."
-    )
-    cop_relative_error: float = Field(
-        default=-0.05,
+    pump_efficiency: Efficiency = of_large_sites(0.7, "Efficiency of the pumps, 0-1", (0.6, 0.8))
+    cop_relative_error: float = of_large_sites(
+        -0.05,
+        "How far the chillers' efficiency is off its regression, as a part of it; small sites' "
+        "down to -0.6",
+        (-0.11, 0.11),
         gt=-0.9,
         le=1,
-        description="How far the chillers' efficiency is off its regression, as a part of it; "
-        "range +-0.11 of large sites, down to -0.6 of small ones.",
     )
-    n_chillers: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=4, description="Chillers of equal size (assumed); the next starts at 90 % load."
+    n_chillers: Annotated[int, Field(ge=1, le=100)] = uncertain(
+        4, "Chillers of equal size; the next starts at 90 % load", (2, 8)
     )
     air_density_kg_m3: float = Field(
         default=1.16,

@@ -119,6 +119,7 @@ def build_manifest(
         **({"input_files": dict(input_hashes)} if input_hashes else {}),
         "columns": as_entries(columns),
         **({"assumed": assumed} if (assumed := _assumed(scenario)) is not None else {}),
+        **({"ranges": ranges} if (ranges := scenario.ranges()) else {}),
         **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),
         "warnings": list(warnings),
     }

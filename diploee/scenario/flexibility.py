@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from diploee.clock import RunClock
 from diploee.errors import one_of, shown
-from diploee.model import SCALES, Model, Name, Share, UtcOffset
+from diploee.model import SCALES, Model, Name, Share, UtcOffset, uncertain
 from diploee.scenario.times import FixedSpan, Moment, span_ms
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -187,10 +187,10 @@ class DemandResponseEvent(Model):
     ramp_up: FixedSpan | None = Field(
         default=None, description="Time to come back in; the product's, or 15 min (assumed)."
     )
-    tolerance: Annotated[float, Field(ge=0, le=0.5)] = Field(
-        default=0.02,
-        description="Share of the target by which power may exceed it and still be held to meet "
-        "it (assumed where not given).",
+    tolerance: Annotated[float, Field(ge=0, le=0.5)] = uncertain(
+        0.02,
+        "Share of the target by which power may exceed it and still be held to meet it",
+        (0.01, 0.05),
     )
     baseline: FixedSpan = Field(
         default="25 min",
@@ -308,10 +308,8 @@ class FollowSignal(Model):
     """Less power while a price or the carbon intensity is high."""
 
     signal: Literal["price", "carbon"] = Field(description="Which signal.")
-    quantile: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.8,
-        description="The signal is high above this quantile of its values in the window (assumed "
-        "where not given).",
+    quantile: Annotated[float, Field(gt=0, lt=1)] = uncertain(
+        0.8, "The signal is high above this quantile of its values in the window", (0.6, 0.9)
     )
     window: FixedSpan = Field(
         default="24 h",
@@ -322,10 +320,8 @@ class FollowSignal(Model):
         default=EventTarget(fraction=0.75),
         description="How deep power goes while it is high (assumed where not given).",
     )
-    steps: PositiveInt = Field(
-        default=2,
-        description="Steps of the signal above or below before anything switches (assumed where "
-        "not given).",
+    steps: PositiveInt = uncertain(
+        2, "Steps of the signal above or below before anything switches", (1, 4)
     )
     at_least: FixedSpan = Field(
         default="30 min",
@@ -402,10 +398,12 @@ class JobFlexibility(Model):
         default="10 min",
         description="Time from a start on freed nodes to the first work (assumed where not given).",
     )
-    restart_power: Share = Field(
-        default=0.2,
-        description="Share of a job's mean power that it draws while it stops and restarts, its "
-        "nodes' idle power at least (assumed where not given).",
+    restart_power: Share = uncertain(
+        0.2,
+        "Share of a job's mean power that it draws while it stops and restarts, its nodes' idle"
+        " power at least",
+        (0.15, 0.3),
+        "measured in Phoenix",
     )
     slack: Annotated[float, Field(ge=0, le=1e3)] | None = Field(
         default=None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, Share, check_probabilities, optional
+from diploee.model import SCALES, Model, Name, Share, check_probabilities, optional, uncertain
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
@@ -59,23 +59,22 @@ class ProfileVariants(Model):
 class PowerSmoothing(Model):
     """A floor, ramps and a hysteresis that every GPU of a stream's jobs holds while they run."""
 
-    floor: Annotated[float, Field(ge=0, le=HIGHEST_FLOOR)] = Field(
-        default=0.65,
-        description="Least power of a GPU while its job runs, as a part of its TDP, at most 0.9 "
-        "(assumed where not given).",
+    floor: Annotated[float, Field(ge=0, le=HIGHEST_FLOOR)] = uncertain(
+        0.65,
+        "Least power of a GPU while its job runs, as a part of its TDP, at most 0.9",
+        (0.5, 0.9),
     )
-    up_per_s: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.1,
-        description="Largest rise of a GPU's power in a second, as a part of its TDP; work that "
-        "waits for it makes the job longer (assumed where not given).",
+    up_per_s: Annotated[float, Field(gt=0, le=1)] = uncertain(
+        0.1,
+        "Largest rise of a GPU's power in a second, as a part of its TDP; work that waits for "
+        "it makes the job longer",
+        (0.05, 0.2),
     )
-    down_per_s: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.1,
-        description="Largest fall in a second, as a part of its TDP (assumed where not given).",
+    down_per_s: Annotated[float, Field(gt=0, le=1)] = uncertain(
+        0.1, "Largest fall in a second, as a part of its TDP", (0.05, 0.2)
     )
-    hysteresis_s: Annotated[float, Field(ge=0, le=60)] = Field(
-        default=2.0,
-        description="Time for which a power is held before it falls (assumed where not given).",
+    hysteresis_s: Annotated[float, Field(ge=0, le=60)] = uncertain(
+        2.0, "Time for which a power is held before it falls", (1, 4)
     )
 
 

@@ -37,6 +37,7 @@ from diploee.model import (
     Name,
     UtcOffset,
     optional,
+    ranges,
 )
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
@@ -563,6 +564,20 @@ class Scenario(Model):
     def pool_names(self) -> tuple[str, ...]:
         """Return the pools' names; their order gives the `pool_id` of tables."""
         return tuple(self.facility.pools)
+
+    def ranges(self, given: bool = True) -> dict[str, tuple[float, float]]:
+        """Return the range of each number that has its default, by dotted key.
+
+        Node types without nodes, and what no file gave, if `given` is false, are left out.
+        """
+        of_nodes_mw = self.facility.supplied_power_w / W_PER_MW
+        used = {pool.node_type for pool in self.facility.pools.values()}
+        return {
+            key.lstrip("."): within
+            for key, within, was_given in ranges(self, "", of_nodes_mw)
+            if (given or not was_given)
+            and (not key.startswith(".facility.node_types.") or key.split(".")[3] in used)
+        }
 
     def sha256(self) -> str:
         """Return the hash of all that changes results; name and description do not."""

@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
-from diploee.model import MAX_NODES, SCALES, Model, Name, Share, check_probabilities, optional
+from diploee.model import (
+    MAX_NODES,
+    SCALES,
+    Model,
+    Name,
+    Share,
+    check_probabilities,
+    optional,
+    uncertain,
+)
 from diploee.scenario.log_replay import RequestReplay
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
 from diploee.scenario.times import Calendar
@@ -245,15 +254,17 @@ class Fluctuation(Model):
         description="Relative standard deviation of the stream's one-minute means at the "
         "reference rate, without the Poisson noise."
     )
-    correlation_time_s: Annotated[float, Field(ge=5, le=LONGEST_S)] = Field(
-        default=600,
-        description="Time in which the correlation falls to 1/e [s]. ASSUMPTION: ten minutes; "
-        "Table 4 holds without correlation and with 10 and 30 minutes alike.",
+    correlation_time_s: Annotated[float, Field(ge=5, le=LONGEST_S)] = uncertain(
+        600,
+        "Time in which the correlation falls to 1/e [s]. Table 4 holds without correlation and "
+        "with 10 and 30 minutes alike",
+        (60, 1800),
     )
-    common_share: Share = Field(
-        default=0.5,
-        description="Share of the variance at the reference rate that all services have in common "
-        "and that does not fall with size. ASSUMPTION: one half.",
+    common_share: Share = uncertain(
+        0.5,
+        "Share of the variance at the reference rate that all services have in common and that "
+        "does not fall with size",
+        (0.25, 0.75),
     )
     reference_rate_rps: Positive | None = Field(
         default=None,

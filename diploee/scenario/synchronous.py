@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import did_you_mean, one_of, shown
-from diploee.model import SCALES, Model, Name, Share, optional
+from diploee.model import SCALES, Model, Name, Share, optional, uncertain
 from diploee.scenario.times import Duration, Moment
 from diploee.units import MS_PER_DAY, MS_PER_S
 
@@ -83,15 +83,11 @@ Amount = Annotated[float, Field(gt=0, le=1e18)]
 class SecondDip(Model):
     """A second, shorter fall of the power in every iteration, such as a pipeline's flush."""
 
-    at: Share = Field(
-        default=0.5, description="Where it begins, as a part of the iteration (assumed)."
+    at: Share = uncertain(0.5, "Where it begins, as a part of the iteration", (0.3, 0.7))
+    length: Annotated[float, Field(gt=0, lt=1)] = uncertain(
+        0.05, "Its length, as a part of the iteration", (0.02, 0.1)
     )
-    length: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.05, description="Its length, as a part of the iteration (assumed)."
-    )
-    level: Share = Field(
-        default=0.6, description="Power of a GPU in it, as a part of its TDP (assumed)."
-    )
+    level: Share = uncertain(0.6, "Power of a GPU in it, as a part of its TDP", (0.5, 0.75))
 
 
 class SynchronousJob(Model):
@@ -130,39 +126,39 @@ class SynchronousJob(Model):
     tflops_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
         "Operations that a GPU achieves [TFLOP/s]."
     )
-    duty: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.8, description="Part of an iteration at the high level (assumed)."
+    duty: Annotated[float, Field(gt=0, lt=1)] = uncertain(
+        0.8, "Part of an iteration at the high level", (0.6, 0.9)
     )
-    high: Share = Field(
-        default=0.92, description="High level of a GPU, as a part of its TDP (assumed)."
+    high: Share = uncertain(
+        0.92, "High level of a GPU, as a part of its TDP", (0.75, 0.98), "of NVIDIA/NeMo issue 9291"
     )
-    low: Share = Field(
-        default=0.45,
-        description="Low level, while the GPUs exchange gradients, as a part of the TDP (assumed).",
+    low: Share = uncertain(
+        0.45, "Low level, while the GPUs exchange gradients, as a part of the TDP", (0.25, 0.6)
     )
-    edge_s: Annotated[float, Field(ge=0, le=10)] = Field(
-        default=0.1, description="Time from one level to the other [s] (assumed)."
+    edge_s: Annotated[float, Field(ge=0, le=10)] = uncertain(
+        0.1, "Time from one level to the other [s]", (0.02, 0.3)
     )
-    jitter: Annotated[float, Field(ge=0, le=0.2)] = Field(
-        default=0.02,
-        description="Standard deviation of an iteration's length, relative; all GPUs have it "
-        "together (assumed).",
+    jitter: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
+        0.02,
+        "Standard deviation of an iteration's length, relative; all GPUs have it together",
+        (0.004, 0.044),
+        "measured on single nodes",
     )
     second_dip: SecondDip | None = optional("A second dip in every iteration; none if absent.")
 
-    warm_up_s: Seconds = Field(
-        default=300.0, description="Start and loading before the first iteration [s] (assumed)."
+    warm_up_s: Seconds = uncertain(
+        300.0, "Start and loading before the first iteration [s]", (100, 600)
     )
     checkpoint_interval: Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)] = Field(
         default="young",
         description="Training between two checkpoints [s], or none; young: the square root of "
         "twice checkpoint_write_s times the mean time to a failure.",
     )
-    checkpoint_write_s: Seconds = Field(
-        default=20.0, description="Time for which a checkpoint stalls the job [s] (assumed)."
+    checkpoint_write_s: Seconds = uncertain(
+        20.0, "Time for which a checkpoint stalls the job [s]", (17, 56), "measured on one node"
     )
-    checkpoint_level: Share = Field(
-        default=0.25, description="Power of a GPU meanwhile, as a part of its TDP (assumed)."
+    checkpoint_level: Share = uncertain(
+        0.25, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.35)
     )
     failures_per_1000_node_days: Rate = Field(
         default=3.8,
@@ -176,34 +172,33 @@ class SynchronousJob(Model):
         description="Planned interruptions, which write a checkpoint first and lose no work, "
         "likewise; 47 in the same 54 days.",
     )
-    detection_median_s: Seconds = Field(
-        default=180.0,
-        description="Median time in which the job hangs before a failure is detected [s] "
-        "(assumed); lognormal.",
+    detection_median_s: Seconds = uncertain(
+        180.0,
+        "Median time in which the job hangs before a failure is detected [s]; lognormal",
+        (60, 600),
     )
-    detection_sigma: Annotated[float, Field(ge=0, le=3)] = Field(
-        default=0.5, description="Standard deviation of its natural logarithm (assumed)."
+    detection_sigma: Annotated[float, Field(ge=0, le=3)] = uncertain(
+        0.5, "Standard deviation of its natural logarithm", (0.3, 0.8)
     )
     hung_level: Share = Field(
         default=0.143,
         description="Power of a GPU that hangs in a collective operation, as a part of its TDP: "
         "100 W of 700 W (NVIDIA/NeMo issue 9291).",
     )
-    reschedule_s: Seconds = Field(
-        default=300.0,
-        description="Time to diagnose and to allocate nodes again, idle [s] (assumed).",
+    reschedule_s: Seconds = uncertain(
+        300.0, "Time to diagnose and to allocate nodes again, idle [s]", (120, 900)
     )
-    load_s: Seconds = Field(
-        default=300.0,
-        description="Time to start the processes and to load a checkpoint [s] (assumed).",
+    load_s: Seconds = uncertain(
+        300.0, "Time to start the processes and to load a checkpoint [s]", (100, 900)
     )
-    load_level: Share = Field(
-        default=0.3, description="Power of a GPU meanwhile, as a part of its TDP (assumed)."
+    load_level: Share = uncertain(
+        0.3, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.4)
     )
-    repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = Field(
-        default=S_PER_DAY,
-        description="Time for which a failed node is in repair [s] (assumed). Every failure takes "
-        "a node (assumed); the job takes a spare one, or waits until one is repaired.",
+    repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = uncertain(
+        S_PER_DAY,
+        "Time for which a failed node is in repair [s]. Every failure takes a node (assumed); "
+        "the job takes a spare one, or waits until one is repaired",
+        (21_600, S_PER_DAY),
     )
     spare_nodes: Annotated[int, Field(ge=0, le=1_000_000)] | None = optional(
         "Idle nodes that the job holds besides; if absent the number in repair on average, and "

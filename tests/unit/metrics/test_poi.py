@@ -359,6 +359,12 @@ def test_a_run_names_the_terms_that_it_assumed(metered_run: Run) -> None:
     assumed = metered_run.manifest["assumed"]
     assert {"facility.stages.1.filter_share", "facility.stages.4.units"} <= set(assumed)
     assert not any("contract_mva" in key or "power_kw" in key for key in assumed)
+    ranges = metered_run.manifest["ranges"]
+    assert ranges["facility.stages.1.filter_share"] == [0.0, 0.15]
+    rated_mw = metered_run.scenario.facility.supplied_power_w / 1e6
+    assert ranges["facility.stages.4.units.0.rated_mva"] == pytest.approx(
+        [1.3 * rated_mw, 2.2 * rated_mw]
+    )
     place = export_run(metered_run, "playback", metered_run.folder.with_name("p.csv"))
     told = json.loads(place.with_name("p.csv.meta.json").read_text())["reactive_power"]
     assert all(key in told for key in assumed)

@@ -39,7 +39,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, model_validator
 
 from diploee.errors import Brief, InputError, one_of
-from diploee.model import SCALES, Model, Name, OwnKind
+from diploee.model import SCALES, Model, Name, OwnKind, uncertain
 from diploee.neighbours.openg2g import ServingFits
 from diploee.scenario.replica_streams import BatchControllerSpec, ReplicaSignalSpec
 from diploee.units import S_PER_DAY, W_PER_MW
@@ -114,15 +114,9 @@ class FeedbackSpec(BatchControllerSpec):
         default="feedback", description="Online feedback optimization."
     )
     throughput_weight: Weight = Field(default=1.0, description="w, weight of throughput.")
-    primal_step: Gain = Field(
-        default=0.1, description="alpha, step of log2 of the batch size (assumed where not given)."
-    )
-    dual_step: Gain = Field(
-        default=0.5, description="rho, step of the prices of constraints (assumed where not given)."
-    )
-    damping: Weight = Field(
-        default=20.0, description="kappa, answer to an excess at once (assumed where not given)."
-    )
+    primal_step: Gain = uncertain(0.1, "alpha, step of log2 of the batch size", (0.05, 0.2))
+    dual_step: Gain = uncertain(0.5, "rho, step of the prices of constraints", (0.25, 1))
+    damping: Weight = uncertain(20.0, "kappa, answer to an excess at once", (10, 40))
     switching_weight: Weight = Field(
         default=0.0, description="gamma, against going on in the direction of the last step."
     )
