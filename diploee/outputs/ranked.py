@@ -172,7 +172,7 @@ RANKED = (
             "incoming_rps": "Incoming", "incomplete_rps": "Unserved",
             "mean_instances": "Mean instances", "max_instances": "Most instances",
             "reserved_nodes": "Reserved", "latency_s.mean": "Mean latency",
-            "latency_s.p99": "P99 of latency", "hours_with_unserved_requests": "Unserved time",
+            "latency_s.p90": "P90 of latency", "hours_with_unserved_requests": "Unserved time",
             "hours_over_latency_limit": "Over the latency limit",
         }, "Rates are means over the whole period.", "Service"),),
         ("request-rates", "unserved", "instances"),

@@ -152,10 +152,23 @@ def load_latency_curve(
     """
     file = read_curve_file(name, folder)
     of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
-    columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))
+    rate_rps, latency_s, throughput_rps = curve_columns(
+        of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN)
+    )
     for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
         _curve_values(file, other)  # a slip in a latency that is not asked for is one, too
-    return LatencyCurve(metric, *columns), file
+    quantiles_s = None
+    if metric.endswith("e2e") and {"p50_e2e_latency_s", "p90_e2e_latency_s"} <= set(
+        file.table.names
+    ):
+        _, *found = curve_columns(
+            of_length, [LATENCY_COLUMNS["p50_e2e"], LATENCY_COLUMNS["p90_e2e"]]
+        )
+        fail_values(
+            of_length.table, "p90_e2e_latency_s", found[1] >= found[0], "the median or more"
+        )
+        quantiles_s = np.stack(found)
+    return LatencyCurve(metric, rate_rps, latency_s, throughput_rps, quantiles_s), file
 
 
 def _find_curve_file(name: str, folder: Path) -> Path:

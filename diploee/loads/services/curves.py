@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -41,6 +41,9 @@ class LatencyCurve(Brief):
     rate_rps: Float64Array  # offered request rates [1/s], strictly increasing
     measured_latency_s: Float64Array  # latency as measured [s]
     throughput_rps: Float64Array  # completed request rates [1/s]
+    # Median and 90th percentile of the end-to-end latency over requests [s], shape (2, n); None
+    # where they were not measured, or the latency is another
+    quantiles_s: Float64Array | None = None
 
     @cached_property
     def latency_s(self) -> Float64Array:
@@ -75,6 +78,14 @@ class LatencyCurve(Brief):
         inside = np.clip(rate_rps, self.rate_rps[0], self.rate_rps[-1])
         latency_s: Float64Array = self._interpolator(inside)
         return latency_s
+
+    def quantiles_at(self, rate_rps: Float64Array) -> Float64Array | None:
+        """Return median and 90th percentile over requests [s] at offered rates, shape (2, ...)."""
+        if self.quantiles_s is None:
+            return None
+        return np.stack(
+            [replace(self, measured_latency_s=of).at(rate_rps) for of in self.quantiles_s]
+        )
 
 
 @dataclass(frozen=True, eq=False)

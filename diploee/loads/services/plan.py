@@ -233,16 +233,19 @@ class ServicePlanner:
         each_rps = served.served_rps / np.maximum(served.n_serving, 1) / speed
         latency_s = np.full(each_rps.size, np.nan)
         beyond = np.zeros(each_rps.size, dtype=bool)
+        quantiles_s = None
         if (curve := self.latency[row]) is not None:
             latency_s = curve.at(each_rps) / speed
+            if (of_curve_s := curve.quantiles_at(each_rps)) is not None:
+                quantiles_s = of_curve_s / speed
             beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
             if rules.drain_s > 0 and not curve.metric.endswith("itl"):
                 # A queue delays the first token only.
                 full_rps = rules.n_max * rules.completion_rate_rps
                 edges_s = served.edges_ms / MS_PER_S
-                latency_s = latency_s + fifo_wait_s(
-                    edges_s, served.rate_rps, served.served_rps, full_rps
-                )
+                wait_s = fifo_wait_s(edges_s, served.rate_rps, served.served_rps, full_rps)
+                latency_s = latency_s + wait_s
+                quantiles_s = None if quantiles_s is None else quantiles_s + wait_s
         phase = np.searchsorted(self.phases_ms, starts_ms, side="right") - 1
         reserved = np.array([int(nodes[row]) for nodes in self.nodes])[phase]
         return PlannedService(
@@ -257,6 +260,7 @@ class ServicePlanner:
             reserved,
             self._rise_rps(row, service.probability or 0.0, mean_rps, served.edges_ms),
             cap,
+            quantiles_s,
         )
 
     def _rise_rps(

@@ -73,6 +73,8 @@ class PlannedService:
     rise_rps: Float64Array
     # Cap of its GPUs during events; one without windows where it could be capped and is not
     cap: ServiceCap | None = None
+    # Median and 90th percentile of the latency over requests [s], shape (2, P), likewise
+    quantiles_s: Float64Array | None = None
 
     @property
     def capped(self) -> BoolArray:
@@ -100,6 +102,7 @@ class PlannedService:
             beyond_measured=self.beyond_measured[rows],
             reserved=self.reserved[rows],
             rise_rps=self.rise_rps[rows],
+            quantiles_s=None if self.quantiles_s is None else self.quantiles_s[:, rows],
         )
 
     @property

@@ -17,9 +17,10 @@ from serving_builders import (
 )
 
 from diploee.errors import WorkloadError
+from diploee.importers.serving.service_curves import load_latency_curve
 from diploee.loads.services.capacity import Capacity
 from diploee.loads.services.load import service_columns
-from diploee.loads.services.metrics import request_metrics, service_metrics
+from diploee.loads.services.metrics import mixture_percentiles, request_metrics, service_metrics
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.loads.services.timeline import ScalingRules, fifo_wait_s, serve_requests
 from diploee.scenario import load_scenario
@@ -224,6 +225,37 @@ def test_latency_is_weighted_by_the_requests_that_arrive() -> None:
     arrive_s = np.concatenate([np.arange(3600) / 60, 60 + np.arange(1800)]) + 1e-9
     leave_s = np.maximum.accumulate(arrive_s - np.arange(5400) / 10) + np.arange(5400) / 10
     assert found["latency_s"]["mean"] == pytest.approx((leave_s - arrive_s).mean(), rel=0.01)
+
+
+def test_percentiles_at_a_constant_rate_are_those_of_the_curve() -> None:
+    steady = {"request_streams.chat.calendar": None, "request_streams.chat.request_rate_rps": 90}
+    scenario = serving_scenario({**one_service(), **steady})
+    found = request_metrics([plan_of(scenario)])["services"]["coding"]["latency_s"]
+    for name in ("p50", "p90"):
+        curve, _ = load_latency_curve("llama3_70b_coding_latency", Path(), f"{name}_e2e")  # type: ignore[arg-type]
+        assert found[name] == pytest.approx(float(curve.at(np.array(90.0))), rel=1e-6)
+    assert found["p50"] < found["max_mean"] == pytest.approx(found["mean"])
+
+
+def test_percentiles_are_of_all_requests_of_unlike_moments() -> None:
+    rng = np.random.default_rng(0)
+    median, sigma = np.exp(rng.normal(1, 0.5, 300)), rng.uniform(0.1, 0.6, 300)
+    weight = rng.uniform(0.1, 2, 300)
+    moment = rng.choice(300, 400_000, p=weight / weight.sum())
+    drawn = median[moment] * np.exp(sigma[moment] * rng.standard_normal(moment.size))
+    p90 = median * np.exp(1.2815515655446004 * sigma)
+    found = mixture_percentiles(median, p90, weight, (50, 90))
+    assert found == pytest.approx(np.percentile(drawn, (50, 90)), rel=0.01)
+
+
+def test_percentiles_are_absent_of_a_curve_without_quantiles(tmp_path: Path) -> None:
+    rows = "request_rate_rps,request_throughput_rps,mean_e2e_latency_s\n1,1,1\n50,40,5\n99,41,9\n"
+    (tmp_path / "mean.csv").write_text(rows, "utf-8")
+    changes = one_service(latency_curve="mean.csv")
+    plan = plan_of(load_scenario(write_serving(tmp_path / "s.yaml", changes)))
+    found = request_metrics([plan])["services"]["coding"]["latency_s"]
+    assert found["p50"] is None
+    assert found["mean"] > 0
 
 
 def test_hours_over_the_limit_are_those_in_which_the_late_requests_arrive() -> None:
