@@ -372,8 +372,8 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
 
 def _idle_weather(facility: Facility) -> Iterator[str]:
     """Warn of weather that none of the scenario's stages follows."""
-    cooled = any(stage.place == "cooling" for stage in facility.stages)
-    if facility.weather is not None and not cooled:
+    follows = any(s.place == "cooling" or s.kind == "solar" for s in facility.stages)
+    if facility.weather is not None and not follows:
         yield (
             "facility.weather is given, but no cooling among facility.stages follows it; add one, "
             "or remove it unless a stage of your own takes it"

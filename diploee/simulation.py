@@ -19,7 +19,7 @@ import numpy as np
 from diploee.columns import catalogue, find_column
 from diploee.errors import InputError
 from diploee.facility import Stage
-from diploee.facility.base import POWER
+from diploee.facility.base import POWER, interpolated_s
 from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line, Sink
@@ -295,7 +295,8 @@ def _watches(
     """Return what checks limits while a run passes."""
     scenario = line.scenario
     names = {column.name for column in line.columns}
-    of_run = scenario, profile_support(line.readings), (rated_power_w / W_PER_MW, "rated power")
+    support = profile_support(line.readings, interpolated_s(line.stages))
+    of_run = scenario, support, (rated_power_w / W_PER_MW, "rated power")
     return [
         LimitWatch(each, *of_run, names, line.jobs.transient, peak_mw=peak_mw) for each in limits
     ]

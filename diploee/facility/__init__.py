@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         PointOfInterconnectionSpec as PointOfInterconnectionSpec,
     )
     from diploee.facility.ramp_limit import RampLimitSpec as RampLimitSpec
+    from diploee.facility.solar import SolarSpec as SolarSpec
     from diploee.facility.transformers import TransformersSpec as TransformersSpec
     from diploee.facility.ups import UpsSpec as UpsSpec
     from diploee.facility.weather import WEATHER as WEATHER

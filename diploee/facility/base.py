@@ -146,7 +146,8 @@ class Stage(Protocol):
     """A part of the facility.
 
     A stage that is also measured has `metrics`, the catalogue of its values in a block of their
-    own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new `Meter`.
+    own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new `Meter`. One whose power
+    is interpolated has `interpolated_s`, the time within which it is [s].
     """
 
     @property
@@ -258,6 +259,11 @@ class Another:
         """Its part of the boundary."""
         return None if (of := self.stage.boundary) is None else f"{of} {self.number}"
 
+    @property
+    def interpolated_s(self) -> float:
+        """Time within which its power is interpolated [s]."""
+        return interpolated_s([self.stage])
+
     def open(self, site: Site) -> Another:
         """Return the stage as it stands in a facility."""
         return Another(self.stage.open(site), self.number)
@@ -298,6 +304,11 @@ def numbered(stages: Sequence[Any]) -> list[Any]:
         Another(stage, n + 1) if n and getattr(stage, "comes_again", False) else stage
         for stage, n in zip(stages, before, strict=True)
     ]
+
+
+def interpolated_s(stages: Iterable[object]) -> float:
+    """Return the longest time within which the power of a stage is interpolated [s]; 0 for none."""
+    return max((float(getattr(stage, "interpolated_s", 0.0)) for stage in stages), default=0.0)
 
 
 class Stages:

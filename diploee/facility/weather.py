@@ -37,6 +37,23 @@ STATIONS = {"denver": "-07:00", "greensboro": "-05:00"}
 
 
 @dataclass(frozen=True, eq=False)
+class Sun(Brief):
+    """Irradiance and wind over a run as means of consecutive records, and where they are from."""
+
+    # Global horizontal, direct normal and diffuse horizontal irradiance [W/m2], wind [m/s] and air
+    # [deg C], shape (5, n)
+    records: Float64Array
+    middle_ms: Int64Array  # middle of each record since the start of the run [ms], equal steps
+    utc_ms: int  # of the middles, from the start of the run to the station's epoch [ms]
+    station: tuple[float, ...]  # latitude and longitude [deg], altitude [m]
+
+    @property
+    def step_ms(self) -> int:
+        """Length of a record [ms]."""
+        return int(self.middle_ms[1] - self.middle_ms[0])
+
+
+@dataclass(frozen=True, eq=False)
 class Weather(Brief):
     """Weather at instants, linear in time between them."""
 
@@ -47,6 +64,16 @@ class Weather(Brief):
     pressure_pa: Float64Array
     source: str  # where it is from, in a few words
     typical: bool  # it is a typical day or year, which holds no extremes
+    sun: Sun | str = "it has no irradiance"  # irradiance, or why there is none
+
+
+@dataclass(frozen=True, eq=False)
+class SunYear(Brief):
+    """Irradiance of a leap year by the records of its weather."""
+
+    records: Float64Array  # as in `Sun`, without the air, shape (4, n)
+    middle_ms: int  # middle of what a record is the mean of, from its instant [ms]
+    station: tuple[float, ...]  # latitude and longitude [deg], altitude [m]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +89,7 @@ class WeatherYear:
     first_ms: int
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # where it is from, in a few words
+    sun: SunYear | str = "it has no irradiance"  # irradiance, or why there is none
 
     def shifted(self, offset_k: float) -> WeatherYear:
         """Return it warmer by some kelvin at the same relative humidity and pressure.
@@ -75,7 +103,7 @@ class WeatherYear:
         dry_c = self.dry_bulb_c + offset_k
         return WeatherYear(
             dry_c, wet_bulb_c(dry_c, humidity, self.pressure_pa), self.pressure_pa,
-            self.first_ms, self.zone, f"{self.source}, {offset_k:+g} K",
+            self.first_ms, self.zone, f"{self.source}, {offset_k:+g} K", self.sun,
         )  # fmt: skip
 
     def over(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:
@@ -100,10 +128,22 @@ class WeatherYear:
             int(np.searchsorted(time_ms, begin_ms, side="right")) - 1,
             int(np.searchsorted(time_ms, end_ms)) + 1,
         )
+        sun: Sun | str
+        if isinstance(self.sun, str):
+            sun = self.sun
+        else:  # with a record more at both ends, so that none of the run's is the outermost
+            more = slice(within.start - 1, within.stop + 1)
+            middle_ms = time_ms[more] + self.sun.middle_ms
+            air_c = np.interp(middle_ms, time_ms, self.dry_bulb_c[row])
+            utc_ms = shift_ms - int(offsets_ms(np.array([origin_ms]), self.zone)[0])
+            sun = Sun(
+                np.vstack([self.sun.records[:, row[more]], air_c]), middle_ms - shift_ms, utc_ms,
+                self.sun.station,
+            )  # fmt: skip
         row = row[within]
         return Weather(
             time_ms[within] - shift_ms, self.dry_bulb_c[row], self.wet_bulb_c[row],
-            self.pressure_pa[row], self.source, typical,
+            self.pressure_pa[row], self.source, typical, sun,
         )  # fmt: skip
 
 

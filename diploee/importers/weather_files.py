@@ -7,6 +7,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,13 @@ import numpy as np
 
 from diploee.errors import LogFormatError, one_line
 from diploee.facility.psychrometrics import saturation_pressure_pa, wet_bulb_c
-from diploee.facility.weather import DAYS_BEFORE_MONTH, LEAP_DAY, LEAP_DAYS, WeatherYear
+from diploee.facility.weather import (
+    DAYS_BEFORE_MONTH,
+    LEAP_DAY,
+    LEAP_DAYS,
+    SunYear,
+    WeatherYear,
+)
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.source import read_bytes, unpacked
 from diploee.textio.text import Text, text_of
@@ -38,6 +45,9 @@ _LIMITS = {
 }
 """Limits of EPW [M]; the codes of missing values (99.9, 999, 999999, -9900) lie outside."""
 
+MOST_IRRADIANCE_W_M2, MOST_WIND_M_S = 2_000.0, 100.0
+"""More than under any cloud's edge or storm; the codes of missing values lie above."""
+
 
 class _Format(NamedTuple):
     """A format: pvlib's reader, lines of its head, and how its rows and head are understood."""
@@ -48,6 +58,7 @@ class _Format(NamedTuple):
     zone: str
     pressure: tuple[str, float]
     minutes: Callable[[pd.DataFrame], Int64Array]
+    middle: float  # of what a record of irradiance is the mean of, from its stamp, in records
 
 
 def _by_columns(names: tuple[str, ...]) -> Callable[[pd.DataFrame], Int64Array]:
@@ -75,14 +86,15 @@ def _minutes(
 _FORMATS = {
     "epw": _Format(
         "EPW", lambda io_, file: io_.read_epw(file), 8, "TZ", ("atmospheric_pressure", 1.0),
-        _by_columns(("month", "day", "hour")),
+        _by_columns(("month", "day", "hour")), -0.5,
     ),
     "tmy3": _Format(
-        "TMY3", lambda io_, file: io_.read_tmy3(file), 2, "TZ", ("pressure", 100.0), _by_stamp
+        "TMY3", lambda io_, file: io_.read_tmy3(file), 2, "TZ", ("pressure", 100.0), _by_stamp,
+        -0.5,
     ),
     "psm": _Format(
         "NSRDB", lambda io_, file: io_.read_nsrdb_psm4(file), 3, "Time Zone", ("pressure", 100.0),
-        _by_columns(("Month", "Day", "Hour", "Minute")),
+        _by_columns(("Month", "Day", "Hour", "Minute")), 0.0,
     ),
 }  # fmt: skip
 
@@ -98,7 +110,8 @@ def read_weather(path: Path) -> WeatherYear:
     Notes
     -----
     Records of EPW and TMY3 hold at the end of their hour ("at the time indicated" [NREL/
-    TP-581-43156]), those of the National Solar Radiation Database at their stamp.
+    TP-581-43156]), those of the National Solar Radiation Database at their stamp; their irradiance
+    is of the hour that ends, or about the stamp.
     """
     data = unpacked(path, read_bytes(path))
     try:
@@ -140,6 +153,11 @@ def read_weather(path: Path) -> WeatherYear:
     def of_days(values: Float64Array) -> Float64Array:
         return values.reshape(-1, per_day)[days].ravel()
 
+    sun = _sun(frame, head, lines)
+    if not isinstance(sun, str):
+        records = np.array([of_days(values) for values in sun.records])
+        middle_ms = round(form.middle * MIN_PER_DAY * MS_PER_MIN / per_day)
+        sun = replace(sun, records=records, middle_ms=middle_ms)
     return WeatherYear(
         of_days(dry_c),
         of_days(wet_c),
@@ -147,7 +165,29 @@ def read_weather(path: Path) -> WeatherYear:
         first_min * MS_PER_MIN,
         zone,
         f"{form.name} file {path.name}",
+        sun,
     )
+
+
+def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYear | str:
+    """Return irradiance and wind of the file's records, or why it has none."""
+    import pandas as pd
+
+    names = ("ghi", "dni", "dhi", "wind_speed")
+    if missing := [name for name in names if name not in frame]:
+        return f"the file has no column '{missing[0]}' (as pvlib names it)"
+    records = np.array([pd.to_numeric(frame[name], errors="coerce") for name in names], np.float64)
+    most = np.array([[MOST_IRRADIANCE_W_M2]] * 3 + [[MOST_WIND_M_S]])
+    for name, bad in zip(names, ~((records >= 0) & (records <= most)), strict=True):
+        if bad.any():
+            return f"'{name}' is missing or out of range in its line {lines[int(bad.argmax())]}"
+    if not records[0].any():
+        return "its irradiance is 0 all year"
+    try:
+        station = tuple(float(head[name]) for name in ("latitude", "longitude", "altitude"))
+    except (ValueError, LookupError):
+        return "its head has no latitude, longitude and altitude"
+    return SunYear(records, 0, station)
 
 
 def _format_of(text: Text) -> str:

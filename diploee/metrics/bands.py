@@ -51,6 +51,10 @@ BANDWIDTH_METRICS = (
         "grid.bandwidth.lower_bound_below_s", "s", "length below which steps are lower bounds",
         "{:g}",
     ),
+    Metric(
+        "grid.bandwidth.interpolated_s", "s", "records within which a source is interpolated",
+        "{:g}",
+    ),
     Metric("grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"),
 )  # fmt: skip
 
@@ -80,6 +84,7 @@ class Support:
     # Up to where the finest profile has detail, and whether that is synthesised
     detail_hz: float = np.inf
     is_synthesised: bool = False
+    interpolated_s: float = 0.0  # within which a source is interpolated between records
 
     def at_resolution(self, step_ms: int) -> Support:
         """Return what is left in a series of interval means."""
@@ -93,6 +98,8 @@ class Support:
 
     def band(self, high_hz: float) -> tuple[Status, str]:
         """Return how far a band up to `high_hz` is supported, and why not further."""
+        if self.is_interpolated(1 / high_hz) and high_hz <= self.flagged_hz * (1 + _ROUNDING):
+            return "flagged", f"at least: {self.interpolation}"
         if high_hz <= self.trusted_hz * (1 + _ROUNDING):
             return "supported", ""
         if high_hz <= self.flagged_hz * (1 + _ROUNDING):
@@ -108,10 +115,21 @@ class Support:
 
     def is_lower_bound(self, window_s: float) -> bool:
         """Say whether a step over a window is smeared by the readings, so a lower bound."""
-        return window_s < self.min_step_s * (1 - _ROUNDING)
+        return window_s < self.min_step_s * (1 - _ROUNDING) or self.is_interpolated(window_s)
+
+    def is_interpolated(self, window_s: float) -> bool:
+        """Say whether a source is interpolated where a step over a window would be seen."""
+        return window_s < 2 * self.interpolated_s * (1 - _ROUNDING)
+
+    @property
+    def interpolation(self) -> str:
+        """Reason in words why less than all is seen where a source is interpolated."""
+        return f"clouds are not seen within the weather's records of {self.interpolated_s:g} s"
 
     def scope(self, high_hz: float, seen_hz: float) -> str:
         """Return on what detail a band up to `high_hz` is seen to `seen_hz`, where not on all."""
+        if self.is_interpolated(1 / high_hz):
+            return f"a lower bound: {self.interpolation}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
             return ""
         words = f"to {min(self.readings_hz, seen_hz):.2g} Hz on measured detail"
@@ -122,10 +140,12 @@ class Support:
 
     def block(self) -> dict[str, Any]:
         """Return the `bandwidth` block."""
+        interpolated = {"interpolated_s": self.interpolated_s} if self.interpolated_s else {}
         return {
             "trusted_hz": self.trusted_hz,
             "flagged_hz": max(self.flagged_hz, self.trusted_hz),
-            "lower_bound_below_s": self.min_step_s,
+            "lower_bound_below_s": max(self.min_step_s, 2 * self.interpolated_s),
+            **interpolated,
             "averaging_window_s": self.averaging_window_s,
             "resolution_s": self.step_s,
             "note": NO_CLAIM,
@@ -142,8 +162,12 @@ def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
     ]
 
 
-def profile_support(readings: Iterable[Readings | Provenance]) -> Support:
+def profile_support(
+    readings: Iterable[Readings | Provenance], interpolated_s: float = 0.0
+) -> Support:
     """Return what a set of profiles supports together: the weakest of them decides.
+
+    `interpolated_s` is the time within which a source is interpolated.
 
     The published ones' limits hold if there is none: for a 1 s averaging window trusted up to 0.25
     Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
@@ -169,6 +193,7 @@ def profile_support(readings: Iterable[Readings | Provenance]) -> Support:
     return Support(
         trusted_hz, flagged_hz, float(min_step_s), window_s, flagged_hz,
         detail_hz=detail_hz, is_synthesised=is_synthesised,
+        interpolated_s=interpolated_s,
     )  # fmt: skip
 
 

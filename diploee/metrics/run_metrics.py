@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from diploee.clock import RunClock, WallClock
 from diploee.errors import InputError, one_line, shown
 from diploee.facility import Block, Stage
-from diploee.facility.base import POWER, StageMeters, naming
+from diploee.facility.base import POWER, StageMeters, interpolated_s, naming
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.measures.distribution import Distribution
 from diploee.measures.ramps import Rainflow
@@ -104,10 +104,11 @@ class GridMetrics:
         readings: Iterable[Readings | Provenance] = (),
         swing_threshold_w: float | None = None,
         headroom_to_w: float | None = None,
+        interpolated_s: float = 0.0,
     ) -> None:
         self._clock = WallClock(start, step_ms)
         self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
-        self._support = profile_support(readings).at_resolution(step_ms)
+        self._support = profile_support(readings, interpolated_s).at_resolution(step_ms)
         if swing_threshold_w is None:
             swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
         bands_hz = reported_bands(self._support)
@@ -255,6 +256,7 @@ class RunMetrics:
             rated_power_w=facility.rated_power_w,
             readings=readings,
             headroom_to_w=rated_w,
+            interpolated_s=interpolated_s(stages),
         )
         self._poi: PoiMetrics | None = None
         for spec in facility.stages:

@@ -534,10 +534,12 @@ def withheld(block: Mapping[str, Any]) -> str:
         if band["flagged"]
     ]
     note, window_s = block["bandwidth"]["note"], block["bandwidth"]["averaging_window_s"]
+    records_s = block["bandwidth"].get("interpolated_s")
+    why = f"clouds are not seen within {records_s:g} s, and " if records_s else ""
     words = [
         f"Withheld: {'; '.join(parts)}." if parts else "",
         f"Flagged: {listed(flagged)}." if flagged else "",
-        f"Lower bounds: {listed(bounds)} (the profiles average over {window_s:g} s)."
+        f"Lower bounds: {listed(bounds)} ({why}the profiles average over {window_s:g} s)."
         if bounds
         else "",
         f"{note[:1].upper()}{note[1:]}.",

@@ -95,7 +95,7 @@ def ramps_chart(run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]) -> C
     )
     words = dict.fromkeys(text for _, text in limits.values())
     bound = any(entry["lower_bound"] for entry in entries)
-    at_least = " At least: a lower bound, as the profiles are averages over a longer time."
+    at_least = " At least: a lower bound, as profiles, or weather, are averages over a longer time."
     return Chart(
         "ramps",
         "Ramps by their length",

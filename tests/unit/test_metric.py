@@ -17,7 +17,7 @@ from diploee.scenario import load_scenario
 from diploee.units import KILOWATT, MEGAWATT
 
 NUMBERS = (int, float)
-OPTIONAL = ("requests.", "flexibility.")
+OPTIONAL = ("requests.", "flexibility.", "solar.")
 
 
 @pytest.mark.parametrize(

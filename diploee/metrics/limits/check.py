@@ -120,7 +120,9 @@ class Shown(Brief):
             note = f"lower bound: means over {clock.step_s:g} s smear steps under " + (
                 f"{2 * clock.step_s:g} s"
             )
-        if support.is_lower_bound(span_ms / MS_PER_S):
+        if support.is_interpolated(span_ms / MS_PER_S):
+            scope = f"a lower bound: {support.interpolation}"
+        elif support.is_lower_bound(span_ms / MS_PER_S):
             scope = f"the profiles' meter smears steps under {support.min_step_s:g} s"
         return Said(note, scope)
 

@@ -375,10 +375,12 @@ def seen_by(
     metrics, facility = (
         (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
     )
-    peak = ((metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
+    grid = metrics.get("grid") or {}
+    peak = (grid.get("peak") or {}).get("max_mw")
+    interpolated_s = (grid.get("bandwidth") or {}).get("interpolated_s", 0.0)
     return shown_at(
         clock,
-        profile_support(recorded_readings(run.manifest)),
+        profile_support(recorded_readings(run.manifest), interpolated_s),
         scenario.horizon_ms,
         facility,
         rated_of(metrics, facility),

@@ -26,12 +26,20 @@ def days(year: int, *, leap_day: bool = False) -> Iterator[date]:
         day += timedelta(days=1)
 
 
-def write_epw(path: Path, zone: float = -7.0, year: int = 1995) -> Path:
+def irradiance(day: date, hour: float) -> tuple[int, int, int]:
+    """Global, direct and diffuse irradiance of an hour that ends, cloudy every fourth day."""
+    high = max(np.sin((hour - 6.5) * np.pi / 12), 0.0) * (0.3 if day.day % 4 == 0 else 1.0)
+    return round(900 * high), round(700 * high), round(200 * high)
+
+
+def write_epw(path: Path, zone: float = -7.0, year: int = 1995, *, sun: bool = False) -> Path:
     head = [f"LOCATION,Somewhere,CO,USA,TMY3,1,39.8,-104.7,{zone},1650.0"]
     head += [f"LINE {i}" for i in range(2, 9)]
     rows = [
-        f"{d.year},{d.month},{d.day},{h},0,?9,{temperature_c(d, h)},1.0,50,{PRESSURE_PA}"
-        + ",0" * 25
+        f"{d.year},{d.month},{d.day},{h},0,?9,{temperature_c(d, h)},1.0,50,{PRESSURE_PA},0,0,0,"
+        + ",".join(map(str, irradiance(d, h) if sun else (0, 0, 0)))
+        + ",0,0,0,0,0,2.5"
+        + ",0" * 13
         for d in days(year)
         for h in range(1, 25)
     ]
@@ -51,16 +59,20 @@ def write_tmy3(path: Path, zone: float = -7.0, year: int = 1996) -> Path:
     return path
 
 
-def write_psm(path: Path, zone: int = -7, year: int = 2020, step_min: int = 30) -> Path:
+def write_psm(
+    path: Path, zone: int = -7, year: int = 2020, step_min: int = 30, *, sun: bool = False
+) -> Path:
     head = [
         "Source,Location ID,City,State,Country,Latitude,Longitude,Time Zone,Elevation,"
         "Local Time Zone",
         f"NSRDB,1,-,-,-,39.8,-104.7,{zone},1650,-7",
-        "Year,Month,Day,Hour,Minute,Temperature,Relative Humidity,Pressure",
+        "Year,Month,Day,Hour,Minute,Temperature,Relative Humidity,Pressure"
+        + ",GHI,DNI,DHI,Wind Speed" * sun,
     ]
     rows = [
         f"{d.year},{d.month},{d.day},{m // 60},{m % 60},{temperature_c(d, m / 60)},50,"
         f"{PRESSURE_PA / 100:g}"
+        + (",{},{},{},2.5".format(*irradiance(d, m / 60 + 0.5)) if sun else "")
         for d in days(year, leap_day=True)
         for m in range(0, 1440, step_min)
     ]
