@@ -29,6 +29,7 @@ COMMANDS = {
     "Grid": {
         "limits": "limits:limits_command",
         "battery": "limits:battery_command",
+        "ride-through": "ride_through:ride_through_command",
         "export": "export:export_command",
     },
     "Learn": {

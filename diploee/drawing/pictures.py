@@ -66,13 +66,15 @@ def write_pictures(
     return places
 
 
-def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
+def write_picture(
+    chart: Chart, place: Path, force: bool = False, joins: Writing | None = None
+) -> None:
     """Write a chart to a PNG, SVG or HTML file, by the name's ending, whole or not at all."""
     kind = place.suffix.lower().lstrip(".")
     if kind not in {"png", "svg", "html"}:
         raise InputError(f"{place}: a picture's name ends in .png, .svg or .html")
     content = Figures().page(chart).encode() if kind == "html" else _drawn(chart, kind)
-    with whole_file(place, force) as path:
+    with whole_file(place, force, joins=joins) as path:
         path.write_bytes(content)
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from diploee.scenario.replica_streams import ReplicaRamp as ReplicaRamp
     from diploee.scenario.replica_streams import ReplicaSignalSpec as ReplicaSignalSpec
     from diploee.scenario.replica_streams import ReplicaStream as ReplicaStream
+    from diploee.scenario.ride_through import RideThrough as RideThrough
     from diploee.scenario.serving import Fluctuation as Fluctuation
     from diploee.scenario.serving import LatencyCap as LatencyCap
     from diploee.scenario.serving import LogisticService as LogisticService

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
@@ -149,7 +150,7 @@ def load_scenario(
     """
     path = find_scenario(name_or_path)
     data, lines = load_yaml_with_lines(path, "keys such as 'name:'")
-    data, called = _apply(data, overrides, values or {}, names or {})
+    data, called = with_overrides(data, overrides, values or {}, names or {})
 
     def where(key_path: KeyPath) -> str:
         for depth in range(len(key_path), 0, -1):
@@ -224,11 +225,11 @@ def target_values(
     return {**replaced, keys[0]: target_utilization}
 
 
-def _apply(
+def with_overrides(
     data: dict[str, Any],
     overrides: Sequence[str],
-    values: Mapping[str, Any],
-    names: Mapping[str, str],
+    values: Mapping[str, Any] = MappingProxyType({}),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the data with overrides and values, and by dotted key what the user called it."""
     called: dict[str, str] = {}

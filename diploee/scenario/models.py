@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from diploee.clock import RunClock, fixed_zone, instant_ms, named_zone
-from diploee.errors import shown
+from diploee.errors import one_of, shown
 from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import (
@@ -43,6 +43,7 @@ from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.replica_streams import ReplicaStream
+from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream
 from diploee.scenario.times import (
     Duration,
@@ -313,6 +314,27 @@ class Facility(Model):
     weather: Annotated[SerializeAsAny[WeatherSpec], WEATHER] | None = optional(
         "Weather at the site, which cooling follows; utc_offset or time_zone must be given with it."
     )
+
+    ride_through: dict[Name, RideThrough] | None = optional(
+        "How blocks of load answer voltage dips, by name, for diploee ride-through; no power of a "
+        "run follows it. Blocks of one pool may have shares; what no block holds stays on."
+    )
+
+    @model_validator(mode="after")
+    def _blocks_are_of_the_site(self) -> Self:
+        known, taken = (*self.pools, "it", "motors", "rest"), dict[str, float]()
+        for name, block in (self.ride_through or {}).items():
+            part = block.of or name
+            if part not in known:
+                raise ValueError(
+                    f"ride_through: block '{name}' is of '{part}', expected {one_of(known)}; say "
+                    "it with 'of'"
+                )
+            for pool in self.pools if part == "it" else (part,):
+                taken[pool] = taken.get(pool, 0.0) + block.share
+        if over := [part for part, share in taken.items() if share > 1 + 1e-9]:
+            raise ValueError(f"ride_through: the shares of '{over[0]}' add up to more than 1")
+        return self
 
     @model_validator(mode="after")
     def _weather_has_zone(self) -> Self:

@@ -1,0 +1,114 @@
+"""`diploee ride-through`: a site against dips of the grid's voltage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from diploee.cli.display import ProgressBars, show_lines
+from diploee.cli.options import (
+    MOMENTS,
+    Force,
+    Json,
+    Profiles,
+    Quiet,
+    place_option,
+    print_result,
+)
+from diploee.cli.run import AT_MOST_MIN, SetOption
+from diploee.drawing.pictures import write_picture
+from diploee.dynamics import ride_through
+from diploee.errors import InputError
+from diploee.files import writing
+from diploee.outputs import Run, open_run
+from diploee.profiles import ProfileLibrary
+from diploee.progress import Progress
+from diploee.reports.ride_through_chart import ride_through_chart
+from diploee.scenario import load_scenario, scenario_from_dict
+from diploee.scenario.loading import with_overrides
+from diploee.simulation import simulate
+from diploee.units import S_PER_MIN
+
+SETTINGS = "facility.ride_through"
+
+
+def ride_through_command(
+    site: Annotated[
+        str,
+        typer.Argument(
+            metavar="SITE|RUN_DIR",
+            help="Folder of a finished run, or a scenario to simulate first.",
+        ),
+    ],
+    event: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="nerc_2024_07_10, or your CSV file t_s,voltage_pu[,frequency_hz].",
+        ),
+    ],
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=MOMENTS,
+            metavar="TIME",
+            help="When it begins, local time; else at P5, P50 and P95 of the load.",
+        ),
+    ] = None,
+    set_: SetOption = None,
+    profiles: Profiles = None,
+    out: Annotated[
+        Path | None, place_option("Also write power over time, by block, to a Parquet file.")
+    ] = None,
+    picture: Annotated[
+        Path | None, place_option("Also draw it to a PNG, SVG or HTML file.", "--picture")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Say what of a site leaves the grid on voltage dips, when it returns, and by which curve.
+
+    Settings are the scenario's facility.ride_through. Of a run, --set changes these alone.
+    """
+    if Path(site).is_dir():
+        run = open_run(site)
+        _show(run, event, at, set_ or [], out, picture, force, quiet, as_json)
+        return
+    scenario = load_scenario(site, set_ or ())
+    with TemporaryDirectory() as folder:
+        progress = Progress() if quiet or as_json else ProgressBars()
+        run = simulate(
+            scenario, Path(folder) / scenario.name,
+            library=ProfileLibrary.open(*(profiles or ())), engine="compiled",
+            progress=progress, at_most_s=AT_MOST_MIN * S_PER_MIN,
+        )  # fmt: skip
+        _show(run, event, at, [], out, picture, force, quiet, as_json)
+
+
+def _show(
+    run: Run, event: str, at: datetime | None, overrides: list[str], out: Path | None,
+    picture: Path | None, force: bool, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    if other := [text for text in overrides if not text.strip().startswith(SETTINGS)]:
+        raise InputError(f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate again")
+    data, _ = with_overrides(run.manifest["scenario"], overrides)
+    settings = scenario_from_dict(data, lambda at: f"--set {'.'.join(map(str, at))}").facility
+    found = ride_through(run, event, at, settings.ride_through or {})
+    with writing(force) as files:
+        if out is not None:
+            found.write(files.file(out))
+        if picture is not None:
+            write_picture(ride_through_chart(found), picture, force, joins=files)
+    section = found.section()
+    if as_json:
+        print_result(found.as_dict())
+        return
+    for table in () if quiet else section.tables:
+        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
+        typer.echo()
+    print_result(None, (f"- {note}" for note in section.notes), as_json=False, quiet=quiet)

@@ -1,0 +1,440 @@
+"""How a run's site answers a disturbance: MW that leave and return, and the verdicts of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from math import ceil, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.dynamics.curves import CURVES, SOURCE, Course, Inside, Verdict, verdict, worst
+from diploee.dynamics.events import NORMAL_PU, Event, load_event
+from diploee.dynamics.machine import Change, Response, Voltage, respond
+from diploee.errors import Brief, InputError
+from diploee.outputs import Run
+from diploee.outputs.sections import Figure, Section, Table
+from diploee.scenario.ride_through import RideThrough
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
+
+LEVELS = (5, 50, 95)
+AFTER_S = 10 * S_PER_MIN
+"""Time behind the event for which the run's own power is read; it is held then."""
+LEAST_MW = 5e-4
+_NAMED = {
+    "case": pa.string(), "residual_pu": pa.float64(), "at": pa.string(), "block": pa.string()
+}  # fmt: skip
+BATTERY = "battery energy is until the end of the answer; recharge after the return isn't in it"
+
+
+@dataclass(frozen=True)
+class Block(Brief):
+    """A block of load with its settings, and its power without the event."""
+
+    name: str
+    of: str
+    settings: RideThrough | None  # None for what stays on whatever happens
+    mw: Float64Array  # over each interval of the run from the event's start on, shape (n,)
+
+
+@dataclass(frozen=True)
+class Case(Brief):
+    """The answer at one instant of the run, to one depth of the dips."""
+
+    label: str  # such as P50
+    at: datetime
+    residual_pu: float | None
+    voltage: Voltage
+    blocks: tuple[Block, ...]
+    responses: tuple[Response, ...]
+    step_s: float  # of the blocks' power
+
+    @cached_property
+    def course(self) -> Course:
+        """The power of each block over time."""
+        times = {t for r in self.responses for t, _ in r.points if isfinite(t)}
+        first, last = self.voltage.time_s[0], max({*self.voltage.time_s, *times}) + 5.0
+        rows = np.arange(1, ceil(max(last, 0) / self.step_s)) * self.step_s
+        edges = np.unique([first, last, *times, *rows])
+        a, b = edges[:-1], edges[1:]
+        row = np.clip(a // self.step_s, 0, self.blocks[0].mw.size - 1).astype(int)
+        without = np.array([block.mw[row] for block in self.blocks])
+        near = np.array([_fractions(r, a + (b - a) / 4) for r in self.responses])
+        far = np.array([_fractions(r, b - (b - a) / 4) for r in self.responses])
+        return Course(
+            a, b, (1.5 * near - 0.5 * far) * without, (1.5 * far - 0.5 * near) * without, without
+        )
+
+    def answering(self) -> dict[str, tuple[RideThrough, Response]]:
+        """Return the blocks that have settings, with their responses."""
+        pairs = zip(self.blocks, self.responses, strict=True)
+        return {b.name: (b.settings, response) for b, response in pairs if b.settings is not None}
+
+    @property
+    def load_mw(self) -> float:
+        """Load at the event's start [MW]."""
+        return float(sum(block.mw[0] for block in self.blocks))
+
+    @property
+    def most_away_mw(self) -> float:
+        """The most that is off the grid at a time [MW]."""
+        away = self.course.without_mw - np.minimum(self.course.before_mw, self.course.after_mw)
+        return float(away.sum(axis=0).max())
+
+    def energy_mwh(self) -> dict[str, float]:
+        """Return the energy that each block doesn't draw [MWh], until the end."""
+        of = self.course
+        away = of.without_mw - (of.before_mw + of.after_mw) / 2
+        energy = (away * (of.ends_s - of.starts_s)).sum(axis=1) / S_PER_H
+        return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
+
+    def moves(self) -> Iterator[tuple[Block, Change, int, float]]:
+        """Yield each transfer and return with its dip, counted from 1, and its size [MW]."""
+        low, high = NORMAL_PU
+        spans = [*self.voltage.beyond(low), *self.voltage.beyond(high, "over")]
+        starts = sorted(span.start for span in spans)
+        for block, response in zip(self.blocks, self.responses, strict=True):
+            for change in response.changes:
+                row = min(max(int(change.time_s // self.step_s), 0), block.mw.size - 1)
+                dip = int(np.searchsorted(starts, change.start_s, "right"))
+                yield block, change, dip, abs(change.after - change.before) * float(block.mw[row])
+
+    def sums(self) -> dict[str, float]:
+        """Return what moved, over all blocks [MW], and the energy on battery [MWh]."""
+        moved = dict.fromkeys(("transfer", "return"), 0.0)
+        for _, change, _, mw in self.moves():
+            moved[change.what] += mw
+        end = self.course.without_mw[:, -1] - self.course.after_mw[:, -1]
+        energy = self.energy_mwh()
+        return {
+            "load_mw": self.load_mw,
+            "most_away_mw": self.most_away_mw,
+            "transferred_mw": moved["transfer"],
+            "returned_mw": moved["return"],
+            "latched_mw": float(end.sum()),
+            "battery_mwh": sum(
+                energy[b.name] for b in self.blocks if b.of not in ("motors", "rest")
+            ),
+        }
+
+
+def _fractions(response: Response, times: Float64Array) -> Float64Array:
+    t, on = np.array([p for p in response.points if isfinite(p[0])] or [(0.0, 1.0)]).T
+    return np.asarray(np.interp(times, t, on, left=1.0))
+
+
+@dataclass(frozen=True)
+class Answer(Brief):
+    """The answers of a site to an event."""
+
+    run: Run  # whose load it is
+    event: Event  # what it met
+    cases: tuple[Case, ...]  # one for each instant and depth
+    notes: tuple[str, ...]  # what a reader must know, with sources and assumptions
+
+    @cached_property
+    def verdicts(self) -> dict[str, list[Verdict]]:
+        """The verdicts by curve, of every case."""
+        return {
+            name: [
+                verdict(
+                    curve, self.event, case.voltage, case.course,
+                    case.answering(),
+                )
+                for case in self.cases
+            ]
+            for name, curve in CURVES.items()
+        }  # fmt: skip
+
+    def table(self) -> pa.Table:
+        """Return each block's power over time, linear between rows, for every case."""
+        parts = []
+        for case in self.cases:
+            of = case.course
+            times = np.column_stack([of.starts_s, of.ends_s]).ravel()
+            for k, block in enumerate(case.blocks):
+                named = (case.label, case.residual_pu, case.at.isoformat(), block.name)
+                columns = {
+                    name: pa.repeat(pa.scalar(value, kind), times.size)
+                    for name, value, kind in zip(_NAMED, named, _NAMED.values(), strict=True)
+                }
+                power_mw = np.column_stack([of.before_mw[k], of.after_mw[k]]).ravel()
+                columns["t_s"], columns["power_mw"] = pa.array(times), pa.array(power_mw)
+                columns["without_event_mw"] = pa.array(np.repeat(of.without_mw[k], 2))
+                parts.append(pa.table(columns))
+        return pa.concat_tables(parts)
+
+    def write(self, path: Path) -> None:
+        """Write `table` to a Parquet file, with the notes in its metadata."""
+        notes = {b"diploee.notes": "\n".join(self.notes).encode()}
+        pq.write_table(self.table().replace_schema_metadata(notes), path, compression="zstd")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer in plain types, for JSON."""
+        event = self.event
+        return {
+            "event": {"name": event.name, "source": event.source, "facts": event.facts},
+            "blocks": {
+                b.name: {"of": b.of, "settings": b.settings.model_dump(exclude_none=True)}
+                for b in self.cases[0].blocks
+                if b.settings is not None
+            },
+            "cases": [
+                {
+                    "case": case.label, "at": case.at.isoformat(), "residual_pu": case.residual_pu,
+                    **case.sums(), "not_drawn_mwh": case.energy_mwh(),
+                    "latched_s": {
+                        name: of.latched_s for name, (_, of) in case.answering().items()
+                        if of.latched_s is not None
+                    },
+                    "moves": [
+                        {"block": block.name, "dip": dip, "what": change.what, "mw": mw,
+                         "t_s": change.time_s, "start_s": change.start_s, "cause": change.cause}
+                        for block, change, dip, mw in case.moves()
+                    ],
+                    "verdicts": {
+                        name: {
+                            "verdict": of[k].verdict, "why": of[k].why,
+                            "recovered_s": [t if isfinite(t) else None for t in of[k].recovered_s],
+                            "ceased_inside": of[k].ceased_inside,
+                            "settings": {
+                                block: [asdict(at) for at in inside]
+                                for block, inside in of[k].settings.items() if inside
+                            },
+                        }
+                        for name, of in self.verdicts.items()
+                    },
+                }
+                for k, case in enumerate(self.cases)
+            ],
+            "notes": self.notes,
+        }  # fmt: skip
+
+    def section(self) -> Section:
+        """Return the answer as a section, for page, data sheet and terminal."""
+        middle = next((c for c in self.cases if c.label == f"P{LEVELS[1]}"), self.cases[0])
+        tables = [
+            Table("By load and depth", tuple(self._sums()), "", "Load"),
+            Table(
+                f"By block and dip, {_name(middle)}",
+                tuple(self._by_dip(middle)),
+                "",
+                "Block, cause",
+            ),
+            Table("Ride-through curves", tuple(self._judged()), "", "Curve"),
+        ]
+        kept = tuple(table for table in tables if table.figures)
+        title = f"Ride-through: {self.event.name}"
+        return Section("ride-through", title, (), kept, ("ride-through",), self.notes)
+
+    def _sums(self) -> Iterator[Figure]:
+        heads = {
+            "load_mw": "Load", "most_away_mw": "Most away at a time",
+            "transferred_mw": "Transferred, all dips", "returned_mw": "Returned",
+            "latched_mw": "Still away", "battery_mwh": "On battery",
+        }  # fmt: skip
+        for case in self.cases:
+            for key, value in case.sums().items():
+                unit = "MWh" if key.endswith("mwh") else "MW"
+                yield Figure(_name(case), value, unit, quantity=heads[key])
+
+    def _by_dip(self, case: Case) -> Iterator[Figure]:
+        sums: dict[tuple[str, str], float] = {}
+        for block, change, dip, mw in case.moves():
+            what = change.cause if change.what == "transfer" else "returned"
+            key = (f"{block.name}: {what}", f"Dip {dip}" if dip else "Before")
+            sums[key] = sums.get(key, 0.0) + mw
+        for (item, head), mw in sorted(sums.items(), key=lambda of: of[0][1]):
+            yield Figure(item, mw, "MW", quantity=head)
+
+    def _judged(self) -> Iterator[Figure]:
+        for name, found in self.verdicts.items():
+            of, curve = worst(found), CURVES[name]
+            times = [t for each in found for t in each.recovered_s]
+            inside = {True: "yes", False: "no", None: "not given"}[of.ceased_inside]
+            cells = {
+                "Verdict": of.verdict,
+                "Slowest recovery": max(times) if times and isfinite(max(times)) else None,
+                "Ceased inside": inside if of.verdict != "not required" else "",
+                "Why": of.why,
+                "Settings alone": "; ".join(_inside(*of_block) for of_block in of.settings.items())
+                if curve.zones
+                else "",
+                "Status": curve.status,
+            }
+            for head, text in cells.items():
+                unit, form = ("s", "{:.4f}") if head == "Slowest recovery" else ("", "")
+                yield Figure(name, text, unit, quantity=head, pattern=form)
+
+
+def _inside(block: str, found: Sequence[Inside]) -> str:
+    """Return the worst of where a block's settings transfer inside a curve."""
+    if not found:
+        return f"{block}: stays"
+    worst_of = min(found, key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s))
+    return f"{block}: {worst_of}"
+
+
+def _name(case: Case) -> str:
+    depth = "" if case.residual_pu is None else f", {case.residual_pu:.2f} pu"
+    return f"{case.label} of the load{depth}" if case.label[:1] == "P" else f"{case.label}{depth}"
+
+
+def ride_through(
+    run: Run,
+    event: Event | str,
+    at: datetime | None = None,
+    settings: Mapping[str, RideThrough] | None = None,
+) -> Answer:
+    """Return how a run's site answers an event.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run; its load at the instant is what meets the event.
+    event : Event or str
+        The event, its name in `EVENTS`, or a CSV file ``t_s,voltage_pu[,frequency_hz]``.
+    at : datetime.datetime, optional
+        When the event begins, local time; by default at the 5th, 50th and 95th percentile of the
+        load, as means of a minute or longer.
+    settings : mapping of str to RideThrough, optional
+        Settings by block in place of the scenario's ``facility.ride_through``.
+
+    Raises
+    ------
+    InputError
+        If the run has no settings, or the event or instant can't be had.
+    """
+    event = load_event(event) if isinstance(event, str) else event
+    settings = run.scenario.facility.ride_through if settings is None else settings
+    if not settings:
+        raise InputError(
+            f"{run.folder}: the site has no facility.ride_through, and nothing is assumed of it; "
+            "add it to the scenario, or study a preset with --set "
+            "facility.ride_through.it.preset=perc1"
+        )
+    load = _Load(run)
+    cases = []
+    for label, row in load.instants(at):
+        for residual in event.residuals or (None,):
+            voltage = event.voltage(residual)
+            blocks = tuple(load.blocks(row, settings, voltage.time_s[-1] + AFTER_S))
+            responses = tuple(
+                respond(b.settings, voltage, float(b.mw[0])) if b.settings else Response()
+                for b in blocks
+            )
+            when = load.series.at(row)
+            cases.append(Case(label, when, residual, voltage, blocks, responses,
+                              load.series.step_s))  # fmt: skip
+    assumed = [name for name, of in settings.items() if of.preset is not None]
+    carried_s = run.scenario.site.ups_ride_through_s
+    longest_s = max(_longest_away_s(case) for case in cases)
+    notes = [
+        "a screening at positive sequence: no phase jump, unbalance, harmonics or control of UPS",
+        f"event: {event.source}",
+        *(f"{name}: {of.source}" for name, of in settings.items() if of.source),
+        *([f"study_assumption, not the site's own settings: {', '.join(assumed)}"] * bool(assumed)),
+        *load.notes(),
+        f"curves: {SOURCE}",
+        BATTERY,
+    ]
+    if carried_s is not None and longest_s > carried_s:
+        notes.append(f"away for {longest_s:,.3g} s or longer, the UPS carries {carried_s:g} s")
+    return Answer(run, event, tuple(cases), tuple(notes))
+
+
+def _longest_away_s(case: Case) -> float:
+    """Return the longest time that a block is away without a break."""
+    longest = 0.0
+    of = case.course
+    for before, after, full in zip(of.before_mw, of.after_mw, of.without_mw, strict=True):
+        since = None
+        away = np.minimum(before, after) < full - LEAST_MW
+        for a, b, gone in zip(of.starts_s, of.ends_s, away, strict=True):
+            since = (a if since is None else since) if gone else None
+            longest = max(longest, b - since if since is not None else 0.0)
+    return longest
+
+
+class _Load:
+    """The load of a run by what it is part of: pools, motors and the rest."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.series = run, run.series()
+        names = set(self.series.check())
+        self.pools = list(run.scenario.facility.pools)
+        roles = {c.name: c.role for c in run.columns if c.name in names}
+        self.motors = [name for name, role in roles.items() if role == "cooling"]
+        fed = {"pdu_loss_w", "ups_loss_w"} & names
+        self.it = next(n for n in ("it_ac_power_w", "it_power_w") if n in names)
+        self.feeding = sorted(fed)
+        self.rest = [n for n, role in roles.items() if role in ("load", "loss") and n not in fed]
+        self.parts = (self.it, *self.feeding, *self.motors, *self.rest)
+        self.taken = [n for n, role in roles.items() if role in ("source", "store", "hold")]
+        by_pool = [f"{self.it}.{pool}" for pool in self.pools]
+        self.by_pool = by_pool if names.issuperset(by_pool) else []
+
+    def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
+        """Yield the name and the row of each instant."""
+        step_ms = self.series.step_ms
+        if at is not None:
+            clock_ms = int((at - self._start(at)) / timedelta(milliseconds=1))
+            row = clock_ms // step_ms
+            if not 0 <= row < self.series.n_rows:
+                raise InputError(
+                    f"--at: {at.isoformat()} lies outside the run, {self.series.covered}"
+                )
+            yield f"{self.series.at(row):%Y-%m-%d %H:%M}", row
+            return
+        n = max(MS_PER_MIN // step_ms, 1)
+        blocks = self.series.blocks(self.parts, n * step_ms)
+        load = np.concatenate([np.sum(list(b.columns.values()), axis=0) for b in blocks])
+        fills_h = (self.run.metrics.get("grid") or {}).get("transient_h") or 0.0
+        first = min(ceil(fills_h * MS_PER_H / (n * step_ms)), load.size - 1)
+        for level in LEVELS:
+            wanted = np.percentile(load[first:], level)
+            yield f"P{level}", (first + int(np.abs(load[first:] - wanted).argmin())) * n
+
+    def _start(self, at: datetime) -> datetime:
+        start = self.series.start
+        return start if at.tzinfo else start.replace(tzinfo=None)
+
+    def blocks(
+        self, row: int, settings: Mapping[str, RideThrough], length_s: float
+    ) -> Iterator[Block]:
+        """Yield the blocks from a row on, what has no settings at the end."""
+        end = min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
+        parts = dict.fromkeys((*self.parts, *self.by_pool))
+        columns = self.series.read(list(parts), (row, end)).columns
+        fed = np.sum([columns[name] for name in (self.it, *self.feeding)], axis=0)
+        shares = {self.pools[0]: np.ones(end - row)}
+        if self.by_pool:
+            by_pool = np.array([columns[name] for name in self.by_pool])
+            whole = np.maximum(by_pool.sum(axis=0), 1e-9)
+            shares = dict(zip(self.pools, by_pool / whole, strict=True))
+        groups = {pool: share * fed for pool, share in shares.items()}
+        zero = np.zeros(end - row)
+        groups["motors"] = sum((columns[name] for name in self.motors), zero)
+        groups["rest"] = sum((columns[name] for name in self.rest), zero)
+        left = sum(groups.values(), zero)
+        for name, of in settings.items():
+            part = of.of or name
+            power_w = (fed if part == "it" else groups[part]) * of.share
+            left = left - power_w
+            yield Block(name, part, of, power_w / W_PER_MW)
+        yield Block("without settings", "rest", None, np.maximum(left, 0.0) / W_PER_MW)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader must know of the load."""
+        yield "what has no settings stays on the grid"
+        if not self.motors:
+            yield "the run models no cooling: its load is that of the nodes"
+        if self.taken:
+            yield f"load before the site's own sources and stores ({', '.join(self.taken)})"

@@ -1,0 +1,271 @@
+"""Named ride-through curves, and the verdicts on settings and on an answer to a disturbance.
+
+The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in the
+operators' own papers. What a curve doesn't give isn't judged, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from diploee.dynamics.events import NORMAL_PU, Event
+from diploee.dynamics.machine import TIE_S, Response, Side, Voltage, joined, shortest_dip_s
+from diploee.errors import Brief
+from diploee.scenario.ride_through import RideThrough
+from diploee.tables import Float64Array
+
+SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"
+HIGHEST_PU = 1.2
+"""ASSUMPTION: worst over-voltage of a zone without an upper edge."""
+
+
+@dataclass(frozen=True)
+class Zone(Brief):
+    """Voltages that a load must ride through for a time."""
+
+    edge: float  # nearest to nominal [pu]
+    worst: float  # farthest from it [pu]
+    time_s: float
+    side: Side = "under"
+
+    def __str__(self) -> str:
+        low, high = sorted((self.edge, self.worst))
+        return f"{low:.2f}-{high:.2f} pu" if isfinite(high) else f"above {low:.2f} pu"
+
+
+@dataclass(frozen=True)
+class Curve(Brief):
+    """A rule on what a load rides through, and how soon it must be back."""
+
+    name: str
+    status: str
+    zones: tuple[Zone, ...] = ()
+    frequency: tuple[tuple[float, float, float], ...] = ()  # low, high [Hz], most beyond [s]
+    level: float | None = None  # of the power without the event
+    within_s: float = 0.0  # of the voltage being back above 0.9 pu
+    counters: bool = True  # whether counting dips is allowed
+    most_mw_per_min: float | None = None  # also on the restoration
+    note: str = ""
+
+
+def _under(*of: tuple[float, float, float]) -> tuple[Zone, ...]:
+    return tuple(Zone(*zone) for zone in of)
+
+
+NERC_HZ = ((58.8, 61.2, 299.0), (57.0, 61.8, 0.0))
+CURVES: Mapping[str, Curve] = {
+    curve.name: curve
+    for curve in (
+        Curve(
+            "ercot_nogrr282", "approved 2026-07, in effect 2026-08-01 by secondary sources",
+            (*_under((0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)),
+             Zone(1.1, 1.2, 2.0, "over")),
+            NERC_HZ, 0.9, 2.0, counters=False,
+            note="from 75 MW with at least 50 % computational load; a draft of 2025 had 1 s",
+        ),
+        Curve(
+            "caiso_straw_2026_06", "proposed",
+            (*_under((0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)),
+             Zone(1.1, inf, 2.0, "over")),
+            NERC_HZ, 0.9, 3.0, most_mw_per_min=20.0,
+            note="its 20 MW/min names restoration, too: small loads alone can meet both rules",
+        ),
+        Curve("ieso_3_0", "version 3.0", level=1.0, within_s=1.0,
+              note="no automatic return from backup without approval; RoCoF up to 5.0 Hz/s"),
+        Curve("eirgrid_mpid345", "approved 2026-09-22 by a secondary source", level=0.9,
+              within_s=0.5, note="RoCoF up to 1 Hz/s over rolling 500 ms; a ramp to be agreed"),
+        Curve("aemc_draft_2026_03", "draft, minimum access; from 30 MW", level=0.9, within_s=1.0,
+              note="90 to 110 %"),
+        Curve("aemc_draft_2026_03_automatic", "draft, automatic access; from 30 MW", level=0.9,
+              within_s=0.5, note="90 to 110 %"),
+        Curve("spp_hill", "above 50 MW", _under((0.9, 0.5, 0.15)), ((58.8, 61.2, 0.0),),
+              note="0.15 s by another secondary source; constant current, not constant power"),
+    )
+}  # fmt: skip
+"""The curves by name; PJM, MISO, NYISO, GB, China and Singapore: no number found."""
+
+
+@dataclass(frozen=True)
+class Inside(Brief):
+    """Where settings transfer inside a curve: the shortest dip that trips, and the one to ride."""
+
+    zone: str
+    at_pu: float
+    shortest_s: float
+    ridden_s: float
+
+    def __str__(self) -> str:
+        if self.ridden_s == inf:
+            return f"{self.at_pu:g} pu trips, for ever required"
+        return (
+            f"{self.shortest_s * 1e3:,.2f} ms at {self.at_pu:g} pu trips, "
+            f"{self.ridden_s * 1e3:,.0f} ms required"
+        )
+
+
+def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
+    """Return where settings transfer inside a curve, without any series."""
+    low, high = NORMAL_PU
+    found = [
+        Inside(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
+        for stage in (settings.stages if curve.zones else ())
+        if (stage.voltage_pu > low if stage.side == "under" else stage.voltage_pu < high)
+    ]
+    for zone in curve.zones:
+        at_pu = min(zone.worst, HIGHEST_PU)
+        trips = (
+            shortest_dip_s(stage.voltage_pu, stage.time_s, at_pu, settings.filter_s)
+            for stage in settings.stages
+            if stage.side == zone.side
+        )
+        if (shortest_s := min(trips, default=inf)) <= zone.time_s:
+            found.append(Inside(str(zone), at_pu, shortest_s, zone.time_s))
+    return found
+
+
+def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
+    """Return where a disturbance lies outside of what must be ridden; empty where nowhere."""
+    beyond = [(voltage, zone.edge, zone.side, zone.time_s, "pu") for zone in curve.zones]
+    sides: tuple[tuple[Side, Any], ...] = (("under", min), ("over", max))
+    for side, farthest in sides:
+        worst = [zone.worst for zone in curve.zones if zone.side == side]
+        beyond += [(voltage, farthest(worst), side, 0.0, "pu")] if worst else []
+    if event.frequency:
+        times, hz = zip(*event.frequency, strict=True)
+        for low, high, most_s in curve.frequency:
+            beyond.append((Voltage(times, hz), low, "under", most_s, "Hz"))
+            beyond.append((Voltage(times, hz), high, "over", most_s, "Hz"))
+    for of, level, side, most_s, unit in beyond:
+        longest_s = max((span.end - span.start for span in of.beyond(level, side)), default=0.0)
+        if longest_s > most_s + TIE_S:
+            return f"{longest_s:.3g} s {side} {level:g} {unit}, {most_s:g} s to be ridden"
+    return ""
+
+
+@dataclass(frozen=True)
+class Course(Brief):
+    """Power of a site over pieces of time in which every block is linear."""
+
+    starts_s: Float64Array  # shape (n,)
+    ends_s: Float64Array  # shape (n,)
+    before_mw: Float64Array  # power at each piece's start, shape (blocks, n)
+    after_mw: Float64Array  # and at its end
+    without_mw: Float64Array  # without the event, constant within a piece
+
+    @property
+    def ratios(self) -> tuple[Float64Array, Float64Array]:
+        """Power over that without the event, at the start and the end of each piece."""
+        whole = np.maximum(self.without_mw.sum(axis=0), 1e-12)
+        return self.before_mw.sum(axis=0) / whole, self.after_mw.sum(axis=0) / whole
+
+    def last_below(self, level: float, first_s: float, end_s: float) -> float:
+        """Return the last time before `end_s` at which the ratio is below a level."""
+        low, high = self.ratios
+        level -= 1e-9
+        found = (self.starts_s < end_s) & (self.ends_s > first_s) & (np.minimum(low, high) < level)
+        if not found.any():
+            return first_s
+        k = int(np.flatnonzero(found)[-1])
+        a, b = self.starts_s[k], self.ends_s[k]
+        at = b if high[k] < level else a + (level - low[k]) / (high[k] - low[k]) * (b - a)
+        return float(min(max(at, first_s), end_s))
+
+
+@dataclass(frozen=True)
+class Verdict(Brief):
+    """The verdict of a curve on an answer to a disturbance."""
+
+    curve: str
+    verdict: str  # met, not met, inconclusive or not required
+    why: str
+    recovered_s: tuple[float, ...] = ()  # after each dip; infinite where another comes before
+    ceased_inside: bool | None = None  # None where the curve gives no voltages
+    # Where settings transfer inside, by block, without any series
+    settings: Mapping[str, list[Inside]] = field(default_factory=dict)
+
+
+def verdict(
+    curve: Curve,
+    event: Event,
+    voltage: Voltage,
+    course: Course,
+    blocks: Mapping[str, tuple[RideThrough, Response]],
+) -> Verdict:
+    """Return the verdict of a curve on a site's answer."""
+    settings = {name: static_check(curve, of) for name, (of, _) in blocks.items()}
+    found = [
+        ("not met", f"counter of dips in {name}, which is prohibited")
+        for name, (of, _) in blocks.items()
+        if of.counter is not None and not curve.counters
+    ]
+    ceased = any(c.what == "transfer" for _, of in blocks.values() for c in of.changes)
+    why = outside(curve, event, voltage)
+    if why:
+        kind, text = found[0] if found else ("not required", why)
+        return Verdict(curve.name, kind, text, settings=settings)
+    times: tuple[float, ...] = ()
+    if curve.level is not None:
+        times = tuple(_recoveries(curve.level, voltage, course))
+        found += _judged(curve, times, voltage)
+    elif ceased and not found:
+        found.append(("inconclusive", "it ceases inside, and no recovery is given to judge it by"))
+    if curve.most_mw_per_min is not None:
+        found += _restoration(curve.most_mw_per_min, course)
+    order = ("not met", "inconclusive", "met")
+    found = found or [("met", "stays throughout")]
+    kind = min((kind for kind, _ in found), key=order.index)
+    words = [text for of, text in found if of == kind]
+    if not curve.zones:
+        words.append("judged by its recovery alone, as no voltages were seen")
+    inside = ceased if curve.zones else None
+    return Verdict(curve.name, kind, "; ".join(words), times, inside, settings)
+
+
+def _dips(voltage: Voltage) -> list[tuple[float, float, float]]:
+    """Return start and end of each dip, and the start of the next."""
+    spans = joined(voltage.beyond(NORMAL_PU[0]))
+    starts = [*(span.start for span in spans), inf]
+    return [(s.start, s.end, after) for s, after in zip(spans, starts[1:], strict=True)]
+
+
+def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[float]:
+    for _, back_s, after_s in _dips(voltage):
+        end_s = min(after_s, float(course.ends_s[-1]))
+        last_s = course.last_below(level, back_s, end_s) if back_s < inf else inf
+        yield inf if last_s >= end_s else last_s - back_s
+
+
+def _judged(curve: Curve, times: Sequence[float], voltage: Voltage) -> Iterator[tuple[str, str]]:
+    percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
+    late, unseen = list[float](), 0
+    for took_s, (_, back_s, after_s) in zip(times, _dips(voltage), strict=True):
+        if took_s > within_s + TIE_S:
+            late += [took_s] * (after_s - back_s > within_s)
+            unseen += after_s - back_s <= within_s
+    if late:
+        seen = [took_s for took_s in late if isfinite(took_s)]
+        at = f"{percent} after {max(seen):.4f} s" if seen else f"{percent} not before the next"
+        yield "not met", f"{len(late)} of {len(times)} dips: {at}, {within_s:g} s allowed"
+    if unseen:
+        yield "inconclusive", f"{unseen} of {len(times)} dips: the next comes within {within_s:g} s"
+    if not (late or unseen):
+        yield "met", f"{percent} within {within_s:g} s of each dip"
+
+
+def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
+    rise = (course.after_mw - course.before_mw).sum(axis=0) / (course.ends_s - course.starts_s)
+    steepest = float(rise.max(initial=0.0)) * 60
+    if steepest > 0:
+        kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
+        yield kind, f"restoration at {steepest:,.3g} MW/min, {most:g} allowed"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst of several verdicts of one curve."""
+    order = ("not met", "inconclusive", "met", "not required")
+    return min(verdicts, key=lambda of: order.index(of.verdict))

@@ -1,0 +1,136 @@
+"""Disturbances of the grid as voltage and frequency over time: recorded facts, or a user's file."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from diploee.dynamics.machine import Voltage
+from diploee.errors import Brief, InputError, one_of, shown
+from diploee.model import Registry
+
+NORMAL_PU = (0.9, 1.1)
+"""Voltages that no curve calls a disturbance."""
+
+
+SAME_PU = 1e-6
+"""Voltages closer than this are one; a measured wave's RMS varies by its rounding."""
+
+
+@dataclass(frozen=True)
+class Event(Brief):
+    """A disturbance: dips from 1 pu to a residual, or a series."""
+
+    name: str  # its name, or its file's
+    source: str  # where it is from
+    dips: tuple[tuple[float, float], ...] = ()  # start and length of each [s]
+    residuals: tuple[float, ...] = ()  # between which the dips' voltage lies [pu]
+    series: Voltage | None = None  # in place of dips
+    frequency: tuple[tuple[float, float], ...] = ()  # stamps [s] and values [Hz], held
+    facts: tuple[str, ...] = ()  # what else was reported
+
+    def voltage(self, residual: float | None = None) -> Voltage:
+        """Return the voltage, of dips to a residual."""
+        if self.series is not None:
+            return self.series
+        low = self.residuals[0] if residual is None else residual
+        stamps = [(-1.0, 1.0)]
+        for start, length in self.dips:
+            stamps += [(start, low), (start + length, 1.0)]
+        times, volts = zip(*stamps, strict=True)
+        return Voltage(times, volts)
+
+
+EVENTS: Registry[Event] = Registry(
+    "event",
+    (
+        Event(
+            "nerc_2024_07_10",
+            "NERC, incident review of January 2025, as quoted by the Raptrix schema v0.13.1: 230 "
+            "kV, Eastern Interconnection, 2024-07-10",
+            (
+                (0.0, 0.042), (0.532, 0.066), (15.860, 0.058), (21.279, 0.050), (76.249, 0.066),
+                (81.665, 0.059),
+            ),
+            (0.40, 0.25),
+            facts=(
+                "residual of some 0.25 to 0.40 pu where load was lost",
+                "some 1,260 MW were gone at the third dip, some 1,500 MW in all",
+                "frequency rose to 60.047 Hz, voltage to 1.07 pu",
+                "'three in one minute'; loads returned by hand, after hours",
+            ),
+        ),
+    ),
+    noun="name",
+)  # fmt: skip
+"""Events that ship, as facts."""
+
+
+def load_event(name: str) -> Event:
+    """Return an event that ships, or of a CSV file ``t_s,voltage_pu[,frequency_hz]``.
+
+    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is sampled at
+    even steps, of its amplitude, at 60 Hz: its RMS over a cycle, renewed each half, isn't filtered
+    again.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    if name in EVENTS:
+        return EVENTS[name]
+    path = Path(name)
+    if not path.is_file():
+        raise InputError(
+            f"--event: {shown(name)} is no file, and no event that ships (have: {one_of(EVENTS)})"
+        )
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: no CSV file ({error})") from None
+    heads = list(rows[0]) if rows else []
+    given = next((name for name in ("voltage_pu", "waveform_pu") if name in heads), None)
+    if "t_s" not in heads or given is None:
+        raise InputError(
+            f"{path}: needs a head t_s,voltage_pu[,frequency_hz] and rows, found {shown(heads)}"
+        )
+    columns = {}
+    for head in ("t_s", given, *(["frequency_hz"] if "frequency_hz" in heads else [])):
+        try:
+            columns[head] = np.array([float(row[head]) for row in rows])
+        except (TypeError, ValueError):
+            raise InputError(f"{path}: column '{head}' must hold a number in every row") from None
+        if not np.isfinite(columns[head]).all():
+            raise InputError(f"{path}: column '{head}' must hold finite numbers")
+    times, values = columns["t_s"], columns[given]
+    if (np.diff(times) <= 0).any():
+        at = int(np.argmax(np.diff(times) <= 0)) + 3
+        raise InputError(f"{path}: row {at}: t_s must rise from row to row")
+    if given == "waveform_pu":
+        times, values = half_cycle_rms(times, values)
+    elif (values < 0).any():
+        raise InputError(f"{path}: voltage_pu must be 0 or more, found {values.min():g}")
+    keep = np.concatenate([[True], np.abs(np.diff(values)) > SAME_PU])
+    series = Voltage(tuple(times[keep].tolist()), tuple(values[keep].tolist()),
+                     given == "waveform_pu")  # fmt: skip
+    frequency = columns.get("frequency_hz", np.empty(0))
+    stamps = zip(columns["t_s"].tolist(), frequency.tolist(), strict=False)
+    return Event(path.name, f"user's file {path.name}", series=series, frequency=tuple(stamps))
+
+
+def half_cycle_rms(
+    time_s: np.ndarray, wave: np.ndarray, hz: float = 60.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the RMS over a cycle, renewed each half cycle at its end, and its stamps.
+
+    IEC 61000-4-30's Urms(1/2), from memory; 1 is the RMS of a wave of amplitude 1.
+    """
+    n = round(1 / hz / np.diff(time_s).mean())
+    energy = np.concatenate([[0.0], np.cumsum(wave**2)])
+    ends = np.arange(n, wave.size + 1, max(n // 2, 1))
+    return time_s[0] + ends / n / hz, np.sqrt(2 * (energy[ends] - energy[ends - n]) / n)

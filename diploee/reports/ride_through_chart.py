@@ -1,0 +1,47 @@
+"""The chart of a site's answer to an event: its voltage, and the power with and without it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour, dash
+from diploee.dynamics import Answer
+
+
+def ride_through_chart(answer: Answer) -> Chart:
+    """Return the chart of the median load, or of the only one, with a line for each depth."""
+    labels = list(dict.fromkeys(case.label for case in answer.cases))
+    label = labels[len(labels) // 2]
+    cases = [case for case in answer.cases if case.label == label]
+    volts, power = list[Line](), list[Line]()
+    for k, case in enumerate(cases):
+        name = "" if case.residual_pu is None else f"{case.residual_pu:.2f} pu"
+        of = case.course
+        ends = (*case.voltage.time_s[1:], of.ends_s[-1])
+        times = np.column_stack([case.voltage.time_s, ends]).ravel()
+        volts.append(
+            Line(
+                times,
+                np.repeat(case.voltage.pu, 2),
+                name or "voltage",
+                colour(k),
+                "pu",
+                dash=dash(7 * k),
+            )
+        )
+        times = np.column_stack([of.starts_s, of.ends_s]).ravel()
+        both = np.column_stack([of.before_mw.sum(axis=0), of.after_mw.sum(axis=0)]).ravel()
+        if not k:
+            without = np.repeat(of.without_mw.sum(axis=0), 2)
+            power.append(Line(times, without, "without the event", MUTED, "MW", dash="dash"))
+        power.append(Line(times, both, name or "load", colour(k), "MW", dash=dash(7 * k)))
+    time = Axis("Time since the event's start [s]")
+    return Chart(
+        "ride-through",
+        f"Load through {answer.event.name}, {label}",
+        "Lines are exact between their corners; the voltage is held between its stamps.",
+        (
+            Panel(time, Axis("Voltage [pu]", from_zero=True), tuple(volts), "Voltage", wide=True),
+            Panel(time, Axis("Load [MW]", from_zero=True), tuple(power), "Load", wide=True),
+        ),
+    )

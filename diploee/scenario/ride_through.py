@@ -1,0 +1,150 @@
+"""Settings of what leaves the grid on a voltage dip: stages, recovery and counter of a block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from diploee.model import Model, Share, optional
+
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
+PerUnit = Annotated[float, Field(ge=0, le=2)]
+
+
+class VoltageStage(Model):
+    """A stage of a voltage curve: transfers a fraction once its timer has run."""
+
+    voltage_pu: PerUnit = Field(description="Voltage that it picks up beyond, strictly [pu].")
+    time_s: Seconds = Field(description="Time beyond it without a break, until it trips [s].")
+    fraction: Share = Field(
+        default=1.0, description="Fraction of the block that it transfers; the largest counts."
+    )
+    side: Literal["under", "over"] = Field(default="under", description="Side of the voltage.")
+
+
+class Recovery(Model):
+    """When and how a block returns."""
+
+    voltage_pu: PerUnit = Field(description="Voltage at or above which its clock runs [pu].")
+    time_s: Seconds = Field(
+        description="Time there without a break and without a stage picked up, until it returns."
+    )
+    ramp_s: Seconds | None = optional("Length of the linear ramp [s]; or ramp_mw_per_min.")
+    ramp_mw_per_min: Annotated[float, Field(gt=0)] | None = optional("Slope of the ramp [MW/min].")
+    fraction: Share = Field(default=1.0, description="Part of what was transferred that returns.")
+    automatic: bool = Field(
+        default=True, description="false: it returns manual_reset_s after it left, or never."
+    )
+
+    @model_validator(mode="after")
+    def _one_ramp(self) -> Recovery:
+        if (self.ramp_s is None) == (self.ramp_mw_per_min is None):
+            raise ValueError("give either ramp_s or ramp_mw_per_min")
+        return self
+
+
+class DipCounter(Model):
+    """A rule that transfers a block for good after several dips."""
+
+    n: Annotated[int, Field(ge=1, le=1_000)] = Field(description="Dips that latch it.")
+    window_s: Seconds = Field(description="Time within which they count [s].")
+    voltage_pu: PerUnit = Field(description="Voltage below which a dip is [pu].")
+    hold_s: Seconds = Field(default=0.0, description="Length from which a dip counts [s].")
+    merge_s: Seconds = Field(
+        default=0.0,
+        description="A dip that begins sooner after the end of the one before is not counted [s].",
+    )
+
+
+RPF = "study_assumption: Raptrix schema v0.13.1, voltage-transfer curves"
+PRESETS: dict[str, dict[str, Any]] = {
+    "perc1": {
+        "stages": ({"voltage_pu": 0.5, "time_s": 0.01},),
+        "recovery": {"voltage_pu": 0.6, "time_s": 0.05, "ramp_s": 1.0},
+        "source": "study_assumption: defaults of PERC1 (PowerWorld WebHelp)",
+    },
+    "oem_like": {  # ASSUMPTION: 30 ms, and the low ends of "4-10 s" and "10-15 s"
+        "stages": ({"voltage_pu": 0.7, "time_s": 0.03},),
+        "recovery": {"voltage_pu": 0.9, "time_s": 5.0, "ramp_s": 10.0},
+        "source": f"{RPF}, values like those of makers; 30 ms assumed",
+    },
+    "four_stages": {
+        "stages": (
+            {"voltage_pu": 0.7, "time_s": 0.03},
+            {"voltage_pu": 0.8, "time_s": 0.08},
+            {"voltage_pu": 0.9, "time_s": 0.25},
+            {"voltage_pu": 0.95, "time_s": 1.5},
+            {"voltage_pu": 1.1, "time_s": 0.1, "side": "over"},
+        ),
+        "recovery": {"voltage_pu": 0.95, "time_s": 5.0, "ramp_mw_per_min": 50.0},
+        "source": f"{RPF}, an illustration",
+    },
+    "counter_3_in_60s": {
+        "counter": {"n": 3, "window_s": 60.0, "voltage_pu": 0.9},
+        "source": "study_assumption: 'three in one minute' with manual return, as NERC's review of "
+        "2024-07-10 is quoted; 0.90 pu assumed",
+    },
+    "rides_ercot": {  # computed to lie outside of every zone of ercot_nogrr282
+        "stages": (
+            {"voltage_pu": 0.2, "time_s": 0.3},
+            {"voltage_pu": 0.5, "time_s": 0.4},
+            {"voltage_pu": 0.8, "time_s": 0.7},
+            {"voltage_pu": 0.9, "time_s": 2.5},
+        ),
+        "recovery": {"voltage_pu": 0.9, "time_s": 0.05, "ramp_s": 1.0},
+        "source": "study_assumption: stays in all zones of ercot_nogrr282; recovery assumed",
+    },
+}
+"""Settings for studies: none is a maker's, none typical; every one says `study_assumption`."""
+
+
+class RideThrough(Model):
+    """Settings of a block of load, such as all that hangs behind UPS of one setting."""
+
+    of: str | None = optional(
+        "Load that the block is part of: a pool, it (all pools, with their supplies), motors (the "
+        "cooling) or rest; the block's name if absent."
+    )
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0, description="Its share of that."
+    )
+    preset: (
+        Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"] | None
+    ) = optional("Settings for studies, no maker's (assumed); keys beside it go before it.")
+    stages: tuple[VoltageStage, ...] = Field(default=(), description="Stages of its curve.")
+    recovery: Recovery | None = optional("How it returns; it stays away if absent.")
+    counter: DipCounter | None = optional("Rule that counts dips.")
+    delay_s: Seconds = Field(
+        default=0.0, description="From a trip until it leaves; a recovery cancels nothing [s]."
+    )
+    manual_reset_s: Seconds | None = optional(
+        "From when it left or was latched until someone resets it [s]; never if absent."
+    )
+    filter_s: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.02, description="Time constant of the voltage's measurement [s]; 0 has none."
+    )
+    source: str | None = optional("Where the settings are from.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, given: object) -> object:
+        preset = PRESETS.get(str(given.get("preset"))) if isinstance(given, dict) else None
+        return {**preset, **given} if preset and isinstance(given, dict) else given
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> RideThrough:
+        if not self.stages and self.counter is None:
+            raise ValueError("has neither stages nor a counter; give one, or a preset")
+        if self.recovery is None:
+            if self.manual_reset_s is not None:
+                raise ValueError("manual_reset_s needs recovery, which says how it then returns")
+            return self
+        for stage in self.stages:
+            low = stage.voltage_pu
+            if stage.side == "under" and low > self.recovery.voltage_pu:
+                raise ValueError(
+                    f"the stage at {low:g} pu is above the recovery's {self.recovery.voltage_pu:g} "
+                    "pu; raise recovery.voltage_pu"
+                )
+        return self

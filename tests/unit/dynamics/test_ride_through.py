@@ -1,0 +1,265 @@
+"""`diploee ride-through`: the load of a run, its blocks, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from builders import tiny_run, tiny_scenario, write_library, write_scenario
+from command_line import call
+
+from diploee.dynamics import EVENTS, ride_through
+from diploee.dynamics.events import load_event
+from diploee.errors import InputError
+from diploee.outputs import Run
+from diploee.scenario.ride_through import RideThrough
+
+POI = {
+    "facility.node_types.node.ac_power": "dlc",
+    "facility.stages": [
+        "pdu", "ups", "dlc_tower", "auxiliary_load",
+        {"kind": "transformers", "units": [{"preset": "mv_lv"}]}, "point_of_interconnection",
+    ],
+    "facility.utc_offset": "-07:00",
+    "facility.weather": {"kind": "typical_day", "station": "denver"},
+    "site.ups_ride_through_s": 5,
+}  # fmt: skip
+BLOCKS = {
+    "it": RideThrough(preset="counter_3_in_60s", filter_s=0),
+    "motors": RideThrough(preset="perc1"),
+}
+EVENT = "nerc_2024_07_10"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return tiny_run(tmp_path_factory.mktemp("runs") / "poi", POI)
+
+
+@pytest.fixture(scope="module")
+def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    pools = {
+        "facility.pools.other": {"node_type": "node", "n_nodes": 5},
+        "streams.more": {
+            "pool": "other", "target_utilization": 0.5,
+            "classes": tiny_scenario().model_dump(mode="json", exclude_none=True)["streams"][
+                "training"
+            ]["classes"],
+        },
+    }  # fmt: skip
+    return tiny_run(tmp_path_factory.mktemp("runs") / "two", POI | pools)
+
+
+def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools: Run):
+    settings = {
+        "other": RideThrough(preset="perc1"),
+        "a": RideThrough(of="main", share=0.7, preset="oem_like"),
+        "b": RideThrough(of="main", share=0.2, preset="perc1"),
+        "motors": RideThrough(preset="perc1"),
+    }
+    case = ride_through(two_pools, EVENT, settings=settings).cases[0]
+    row = int((case.at - two_pools.series().start).total_seconds() / 60)
+    columns = two_pools.series().read(
+        ["facility_power_w", "it_ac_power_w.main", "it_ac_power_w.other", "cooling_w"],
+        (row, row + 1),
+    )
+    of = {name: float(values[0]) / 1e6 for name, values in columns.columns.items()}
+    mw = {block.name: float(block.mw[0]) for block in case.blocks}
+    assert sum(mw.values()) == pytest.approx(of["facility_power_w"], rel=1e-6)
+    assert case.load_mw == pytest.approx(of["facility_power_w"], rel=1e-6)
+    assert mw["motors"] == pytest.approx(of["cooling_w"], rel=1e-6)
+    assert mw["a"] / mw["b"] == pytest.approx(3.5)
+    ratio = of["it_ac_power_w.main"] / of["it_ac_power_w.other"]
+    assert (mw["a"] + mw["b"]) / 0.9 / mw["other"] == pytest.approx(ratio, rel=1e-5)
+
+
+def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
+    case = ride_through(run, EVENT, settings=BLOCKS).cases[0]
+    it, motors, _ = case.blocks
+    found = case.sums()
+    (latch,) = [(change, mw) for block, change, _, mw in case.moves() if block is it]
+    assert latch[0].time_s == pytest.approx(15.860)
+    assert latch[1] == pytest.approx(it.mw[0], rel=1e-6)
+    assert found["latched_mw"] == pytest.approx(it.mw[1], rel=1e-6)  # a minute later
+    end = case.course.ends_s[-1]
+    away_mwh = (it.mw[0] * (60 - 15.860) + it.mw[1] * (end - 60)) / 3600
+    assert found["battery_mwh"] == pytest.approx(away_mwh, rel=1e-6)
+    sums = dict.fromkeys(("transfer", "return"), 0.0)
+    for block, change, _, mw in case.moves():
+        sums[change.what] += mw if block is motors else 0
+    assert sums["transfer"] > 0
+    assert sums["transfer"] == pytest.approx(sums["return"])
+
+
+def test_power_over_time_integrates_to_the_same_energy(run: Run):
+    answer = ride_through(run, EVENT, settings=BLOCKS)
+    frame = answer.table().to_pandas()
+    for case in answer.cases:
+        of = frame[(frame.case == case.label) & (frame.residual_pu == case.residual_pu)]
+        for block, wanted in case.energy_mwh().items():
+            part = of[of.block == block]
+            away = part.without_event_mw - part.power_mw
+            assert np.trapezoid(away, part.t_s) / 3600 == pytest.approx(wanted, abs=1e-9)
+
+
+def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
+    load = run.facility(["facility_power_w"])["facility_power_w"] / 1e6
+    hours = run.metrics["grid"]["transient_h"] if "grid" in run.metrics else 0.0
+    load = load[load.index >= load.index[0] + np.timedelta64(round((hours or 0) * 3600), "s")]
+    answer = ride_through(run, EVENT, settings=BLOCKS)
+    for case in answer.cases:
+        wanted = np.percentile(load, float(case.label[1:]))
+        assert case.load_mw == pytest.approx(wanted, abs=float(np.ptp(load)) / 50)
+    loads = [case.load_mw for case in answer.cases[::2]]
+    assert loads == sorted(loads)
+
+
+def test_deeper_dips_never_leave_less_away(run: Run):
+    cases = ride_through(run, EVENT, settings={"it": RideThrough(preset="perc1")}).cases
+    for shallow, deep in zip(cases[::2], cases[1::2], strict=True):
+        assert shallow.residual_pu > deep.residual_pu
+        assert shallow.sums()["transferred_mw"] < deep.sums()["transferred_mw"]
+
+
+def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run: Run):
+    notes = " ".join(ride_through(run, EVENT, settings=BLOCKS).notes)
+    assert "study_assumption, not the site's own settings: it, motors" in notes
+    assert "the UPS carries 5 s" in notes
+    assert "positive sequence" in notes
+    mine = {"it": RideThrough(stages=({"voltage_pu": 0.7, "time_s": 0.02},), source="our relay")}
+    assert "study_assumption" not in " ".join(ride_through(run, EVENT, settings=mine).notes)
+
+
+def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path: Path):
+    words = ("--set", "facility.ride_through.it.preset=counter_3_in_60s")
+    out, picture = tmp_path / "a.parquet", tmp_path / "a.svg"
+    done = call("ride-through", run.folder, "--event", EVENT, *words, "--out", out,
+                "--picture", picture)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "dip 3 within 60 s" in done.out
+    assert "counter of dips in it, which is prohibited" in done.out
+    assert "study_assumption" in pq.read_schema(out).metadata[b"diploee.notes"].decode()
+    assert picture.read_text("utf-8").startswith("<svg")
+    found = json.loads(call("ride-through", run.folder, "--event", EVENT, *words, "--json",
+                            "--at", "2018-01-02T06:00").out)  # fmt: skip
+    assert [case["residual_pu"] for case in found["cases"]] == [0.4, 0.25]
+    assert found["cases"][0]["at"].startswith("2018-01-02T06:00")
+    assert found["cases"][0]["latched_s"] == {"it": pytest.approx(15.863646)}
+    assert found["cases"][0]["verdicts"]["ercot_nogrr282"]["verdict"] == "not met"
+
+
+def test_command_simulates_a_scenario_first(tmp_path: Path):
+    site = write_scenario(tmp_path / "site.yaml", {
+        "duration": "6 h", "facility.ride_through": {"main": {"preset": "oem_like"}},
+    })  # fmt: skip
+    library = write_library(tmp_path / "library")
+    done = call("ride-through", site, "--event", EVENT, "--profiles", library, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert len(found["cases"]) == 6
+    assert any("models no cooling" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "has no facility.ride_through"),
+        (("--set", "seed=3"), "--set seed=3: of a run only facility.ride_through can be set"),
+        (("--set", "facility.ride_through.x.preset=perc1"), "block 'x' is of 'x', expected"),
+        (("--set", "facility.ride_through.it.delay_s=1"), "has neither stages nor a counter"),
+        (("--set", "facility.ride_through.it.preset=best"), "perc1"),
+        (("--at", "2031-01-01"), "facility.ride_through"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_remedy(run: Run, words: tuple[str, ...], text: str):
+    done = call("ride-through", run.folder, "--event", EVENT, *words)
+    assert done.code == 2
+    assert text in done.problem
+
+
+def test_a_time_beyond_the_run_is_refused(run: Run):
+    words = ("--set", "facility.ride_through.it.preset=perc1", "--at", "2031-01-01")
+    assert "outside the run" in call("ride-through", run.folder, "--event", EVENT, *words).problem
+
+
+def test_blocks_of_more_than_a_pool_are_refused():
+    with pytest.raises(InputError, match="'main' add up to more than 1"):
+        tiny_scenario({"facility.ride_through": {
+            "it": {"preset": "perc1", "share": 0.6}, "main": {"preset": "perc1", "share": 0.5},
+        }})  # fmt: skip
+
+
+def test_a_stage_above_the_recovery_is_refused():
+    with pytest.raises(InputError, match="raise recovery"):
+        tiny_scenario({"facility.ride_through": {"main": {
+            "stages": [{"voltage_pu": 0.9, "time_s": 1}],
+            "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
+        }}})  # fmt: skip
+
+
+def test_settings_change_no_hash_where_there_are_none_and_are_read_back_alike():
+    plain = tiny_scenario()
+    assert "ride_through" not in plain.model_dump(mode="json")["facility"]
+    given = tiny_scenario({"facility.ride_through": {"main": {"preset": "four_stages"}}})
+    dumped = given.model_dump(mode="json")
+    again = type(given).model_validate(dumped)
+    assert again.facility.ride_through == given.facility.ride_through
+    assert again.sha256() == given.sha256() != plain.sha256()
+
+
+class TestEvents:
+    """Files of voltage over time."""
+
+    def test_a_file_of_the_dips_gives_the_same_answer(self, run: Run, tmp_path: Path):
+        voltage = EVENTS[EVENT].voltage(0.40)
+        rows = "".join(f"{t},{v},60\n" for t, v in zip(voltage.time_s, voltage.pu, strict=True))
+        file = tmp_path / "dips.csv"
+        file.write_text(f"t_s,voltage_pu,frequency_hz\n{rows}", "utf-8")
+        found = ride_through(run, str(file), settings=BLOCKS).cases[1]
+        wanted = ride_through(run, EVENT, settings=BLOCKS).cases[2]
+        assert found.sums() == pytest.approx(wanted.sums())
+
+    def test_rms_of_half_cycles_of_a_step_are_those_of_the_sheet(self, tmp_path: Path):
+        n = 192  # samples per cycle
+        t = np.arange(-4 * n, 6 * n) / n / 60
+        wave = np.where(t < 0, 1.0, 0.4) * np.sin(2 * np.pi * 60 * t)
+        file = tmp_path / "wave.csv"
+        rows = "".join(f"{a:.9f},{b:.9f}\n" for a, b in zip(t, wave, strict=True))
+        file.write_text(f"t_s,waveform_pu\n{rows}", "utf-8")
+        series = load_event(str(file)).series
+        assert series.is_rms
+        assert [round(v, 4) for v in series.pu] == [1.0, 0.7616, 0.4]
+        assert [round(x * 1e3, 2) for x in series.time_s[1:]] == [8.33, 16.67]
+        (span,) = series.beyond(0.9, "under", 0.02)
+        assert round(span.start * 1e3, 2) == 8.33  # it is not filtered again
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("t_s,v\n0,1\n", "needs a head"),
+            ("", "needs a head"),
+            ("t_s,voltage_pu\n0,1\n0,0.4\n", "row 3: t_s must rise"),
+            ("t_s,voltage_pu\n0,1\n1,x\n", "'voltage_pu' must hold a number"),
+            ("t_s,voltage_pu\n0,1\n1\n", "'voltage_pu' must hold a number"),
+            ("t_s,voltage_pu\n0,1\n1,nan\n", "finite"),
+            ("t_s,voltage_pu\n0,1\n1,-0.1\n", "0 or more"),
+        ],
+    )
+    def test_a_bad_file_is_refused_in_one_line(self, tmp_path: Path, text: str, why: str):
+        file = tmp_path / "dips.csv"
+        file.write_text(text, "utf-8")
+        with pytest.raises(InputError, match=why):
+            load_event(str(file))
+
+    def test_an_unknown_event_names_those_there_are(self):
+        with pytest.raises(InputError, match=EVENT):
+            load_event("nerc_2025")
+
+    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run: Run):
+        event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
+        case = ride_through(run, event, settings=BLOCKS).cases[0]
+        assert np.isfinite(case.course.without_mw).all()
