@@ -41,7 +41,7 @@ def report_command(
     by_load: Annotated[
         bool,
         typer.Option(
-            "--by-load", help="Split the stacks by stream and service, of 'run --by-load'."
+            "--by-load", help="Split the power by stream and service, of 'run --by-load'."
         ),
     ] = False,
     force: Force = False,

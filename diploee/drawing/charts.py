@@ -139,12 +139,12 @@ class Stack:
     total: str = "total"
 
     def thick(self, px_per_unit: float) -> list[tuple[list[int], Array]]:
-        """Return the parts drawn together, and their sums: none is too thin to see."""
+        """Return the parts drawn together, and their sums: none too thin, no colour twice."""
         groups = [([k], part) for k, part in enumerate(self.parts)]
         while len(groups) > 1:
             px = [abs(float(np.nanmedian(part))) * px_per_unit for _, part in groups]
             thin = int(np.argmin(px))
-            if px[thin] >= LEAST_PX:
+            if px[thin] >= LEAST_PX and len(groups) <= len(PALETTE):
                 break
             beside = [k for k in (thin - 1, thin + 1) if 0 <= k < len(groups)]
             first = min(thin, min(beside, key=lambda k: px[k]))

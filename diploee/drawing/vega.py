@@ -180,7 +180,7 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Draw
     for encoding in (layer["encoding"] for layer in drawn.layers):
         encoding["x"] = x | encoding["x"]
         encoding["y"] = y | encoding["y"]
-    layers = [*drawn.layers, *_legend(panel, width, paint)]
+    layers = [*drawn.layers, *_legend(panel, width, paint, HEIGHT_PX / (high - low))]
     height = HEIGHT_PX if not panel.small else HEIGHT_PX - (140 if panel.wide else 60)
     return {"width": width, "height": height, "layer": layers}, drawn
 
@@ -409,14 +409,15 @@ def _image(carpet: Carpet) -> str:
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
 
 
-def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
+def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) -> Iterator[Json]:
     """Yield a layer that draws nothing but the legend, where there are several names."""
     entries: dict[str, tuple[str, list[int], float, float]] = {}
     for layer in panel.layers:
         match layer:
             case Stack():
-                for name, colour in zip(layer.names, layer.colours, strict=True):
-                    entries.setdefault(name, (colour, [1, 0], 0.6, 10))
+                for group, _ in layer.thick(px_per_unit):  # as they are drawn
+                    name = " + ".join(layer.names[k] for k in group)
+                    entries.setdefault(name, (layer.colours[group[0]], [1, 0], 0.6, 10))
             case Line() | Band() | Bars() | Marks() if getattr(layer, "legend", True):
                 dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
                 opacity = layer.opacity if isinstance(layer, Band) else 1.0

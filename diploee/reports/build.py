@@ -26,9 +26,7 @@ from diploee.reports.event_charts import event_charts
 from diploee.reports.event_window_charts import event_windows_chart
 from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
 from diploee.reports.limit_charts import LimitLine, limit_charts, limit_lines, sweep_limits_section
-from diploee.reports.overview_chart import overview_chart, pools_chart
 from diploee.reports.page import is_report, report_page
-from diploee.reports.poi_charts import poi_charts
 from diploee.reports.power_charts import (
     carpet_charts,
     duration_chart,
@@ -36,6 +34,7 @@ from diploee.reports.power_charts import (
     peak_week_chart,
     worst_weeks_chart,
 )
+from diploee.reports.stack_charts import overview_chart, poi_charts, pools_chart
 from diploee.reports.sweep_charts import sweep_charts, sweep_table
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
 from diploee.reports.weekly_charts import (
@@ -113,13 +112,12 @@ def build_report(
         )
     labels = run_labels([open_run(place) for place in places])
     # Of one run alone: pools of several would be too many lines to tell apart.
-    by_pool = len(places) == 1
-    named = zip(places, labels, strict=True)
-    runs = [read_run(place, label, by_pool, by_load) for place, label in named]
+    alone, named = len(places) == 1, zip(places, labels, strict=True)
+    runs = [read_run(place, label, alone, by_load) for place, label in named]
     names = list(dict.fromkeys(run.run.scenario.name for run in runs))
     return Report(
-        title=names[0] if by_pool else f"{plural(len(runs), 'run')} compared",
-        subtitle=period(runs[0].run) if by_pool else listed(names),
+        title=names[0] if alone else f"{plural(len(runs), 'run')} compared",
+        subtitle=period(runs[0].run) if alone else listed(names),
         summary=_descriptions(runs),
         sections=_runs_sections(runs, limits, drawn),
         warnings=warnings_of(runs),
@@ -338,7 +336,7 @@ def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 def _with_boundary(charts: Sequence[Chart], runs: Sequence[RunData]) -> list[Chart]:
     """Return charts with where power is taken at each of those that show it."""
-    whole, by_pool = boundary_of(runs), boundary_of(runs, by_pool=True)
+    whole, in_parts = boundary_of(runs), boundary_of(runs, in_parts=True)
     pools = {part.label for run in runs for part in run.parts}
     of_power = {"W", "kW", "MW", "GW"}
     found = []
@@ -346,7 +344,7 @@ def _with_boundary(charts: Sequence[Chart], runs: Sequence[RunData]) -> list[Cha
         names = {panel.title for panel in chart.panels}
         names |= {getattr(layer, "name", "") for panel in chart.panels for layer in panel.layers}
         units = {getattr(layer, "unit", "") for panel in chart.panels for layer in panel.layers}
-        text = by_pool if pools & names else whole
+        text = in_parts if pools & names else whole
         found.append(replace(chart, boundary=text if units & of_power else ""))
     return found
 

@@ -40,7 +40,7 @@ FEW_DAYS = 3
 def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
     """Return the facility and its parts where a single run has such, else the runs."""
     if len(runs) == 1 and runs[0].parts:
-        return [replace(runs[0], label="facility", colour=INK, parts=()), *runs[0].parts]
+        return [replace(runs[0], label="facility", colour=INK, layers=()), *runs[0].parts]
     return runs
 
 

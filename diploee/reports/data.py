@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.drawing.charts import colour
+from diploee.columns import TAKEN_OFF
+from diploee.drawing.charts import PALETTE, colour
 from diploee.errors import InputError
 from diploee.metrics.attribution import IDLE, LOAD
 from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
@@ -21,7 +22,7 @@ from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
 from diploee.outputs.words import short_boundary
 from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
-from diploee.units import MS_PER_MIN
+from diploee.units import MS_PER_DAY, MS_PER_MIN
 
 MAX_INTERVALS = 3_000_000
 """A run of more intervals is read as means of a minute; its extremes stay those of the run."""
@@ -29,16 +30,18 @@ MAX_INTERVALS = 3_000_000
 POWER = "facility_power_w"
 NEEDED_COLUMNS = (POWER, "utilization")
 
-MOST_POOLS = 6
-"""Of more pools the smallest are drawn as one."""
+MOST_PARTS = len(PALETTE) - 1
+"""Of more pools or loads the smallest are drawn as one, so that no colour comes twice."""
 
 REST = "cooling, losses and all else"
-"""Power of a facility beside its pools."""
+"""Power of a facility beside its pools or loads."""
 
 _ROUNDING = 1e-6
 """The file keeps float32: what is left of sums within this part of the power is nothing."""
 
 _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
+
+_Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,62 +50,36 @@ class Waits:
 
     submit_ms: Int64Array
     wait_s: Float64Array
-    n_jobs: int
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run, ready to draw.
+    """A run, or a part of its facility, ready to draw."""
 
-    Parameters
-    ----------
-    run : Run
-        The folder, its metrics and its manifest.
-    label : str
-        How legends name it.
-    local_ms : numpy.ndarray, shape (n,), int64
-        Starts of the intervals, local time since 1970-01-01 [ms].
-    step_ms : int
-        Interval of the arrays here [ms].
-    resolution_ms : int
-        Interval of the run [ms]; shorter than `step_ms` where it was averaged on reading.
-    power_w : numpy.ndarray, shape (n,), float32
-        Facility power [W].
-    max_w, min_w : float
-        Extremes over the run's own intervals [W].
-    utilization : numpy.ndarray, shape (n,), float32
-        Node occupancy, 0-1.
-    services : dict
-        By service: its columns by name (`incoming_rps`, ...), each of shape (n,).
-    waits : Waits or None
-        Queue times, if the run has jobs.
-    parts : tuple of RunData
-        Of a facility of several pools, on its own page: the same of each pool, and of all else
-        that the facility takes; `power_w`, `max_w` and `min_w` are theirs; their `power_w` add up
-        to the run's.
-    is_part : bool
-        It is one of these.
-    by_load : bool
-        Stacks show each stream and service.
-    colour : str
-        Colour in all figures; by default that of its place among the runs.
-    """
-
-    run: Run
-    label: str
-    local_ms: Int64Array
-    step_ms: int
-    resolution_ms: int
-    power_w: Float32Array
-    max_w: float
+    run: Run  # the folder, its metrics and its manifest
+    label: str  # how legends name it
+    local_ms: Int64Array  # starts of the intervals, local time since 1970-01-01 [ms]
+    step_ms: int  # interval of the arrays here [ms]
+    resolution_ms: int  # that of the run [ms]; shorter where it was averaged on reading
+    power_w: Float32Array  # facility power, or that of the part [W]
+    max_w: float  # extremes over the run's own intervals [W]
     min_w: float
-    utilization: Float32Array
+    utilization: Float32Array  # node occupancy, 0-1
+    taken_off_w: Float32Array  # what sources, stores and held back load take off the power [W]
+    # By service: its columns by name (`incoming_rps`, ...)
     services: dict[str, dict[str, Float32Array]] = field(default_factory=dict)
-    waits: Waits | None = None
-    parts: tuple[RunData, ...] = ()
-    is_part: bool = False
-    by_load: bool = False
-    colour: str = ""
+    waits: Waits | None = None  # queue times, if the run has jobs
+    groups: _Groups = field(default_factory=dict)  # columns of each part but the rest
+    # Of a run on its own page: its pools or loads, and all else that the facility takes; their
+    # `power_w` add up to the run's
+    layers: tuple[RunData, ...] = ()
+    is_part: bool = False  # it is one of these
+    colour: str = ""  # in all figures; by default that of its place among the runs
+
+    @property
+    def parts(self) -> tuple[RunData, ...]:
+        """The layers, where they split the facility further than its one pool."""
+        return self.layers if self.groups != _ONE_POOL else ()
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -114,13 +91,20 @@ class RunData:
         """The run's manifest."""
         return self.run.manifest
 
+    @property
+    def by_load(self) -> bool:
+        """Whether its parts are streams and services, else pools."""
+        return any(name.startswith((LOAD, IDLE)) for of in self.groups.values() for name in of)
+
+
+_ONE_POOL: _Groups = {"devices": ("it_power_w",)}
+"""A facility of one pool has that pool's columns without a name after a dot."""
+
 
 def read_run(
-    folder: Path | str, label: str = "", by_pool: bool = False, by_load: bool = False
+    folder: Path | str, label: str = "", in_parts: bool = False, by_load: bool = False
 ) -> RunData:
-    """Read a run folder; on request also the parts of a facility of several pools.
-
-    Stacks are split further `by_load`.
+    """Read a run folder; on request also the parts of its facility: its pools, or its loads.
 
     Raises
     ------
@@ -129,134 +113,124 @@ def read_run(
     """
     run = open_run(folder)
     series = run.series()
-    if by_load and IDLE not in series.check():
+    if series.step_s != (resolution_s := run.metrics["power"]["resolution_s"]):
         raise InputError(
-            f"{folder}: --by-load: the run keeps no power by stream and service; run it again "
-            "with 'diploee run --by-load'"
+            f"{run.folder / METRICS_FILE}: power.resolution_s is {resolution_s:g}, the "
+            f"scenario's resolution is {series.step_s:g} s; {CHANGED}"
         )
-    found, parts = _read_series(
-        series, run.metrics["power"]["resolution_s"], pool_columns(run) if by_pool else {}
-    )
+    groups = _groups(run, by_load) if in_parts or by_load else {}
+    columns, extremes, starts_ms, step_ms = _read_series(series, groups)
+    services: dict[str, dict[str, Float32Array]] = {}
+    for name in _of_services(series):
+        kind, _, service = name.partition(".")
+        services.setdefault(service, {})[kind] = columns[name]
+    low, high = extremes[POWER]
     whole = RunData(
-        run=run,
-        label=label or run.folder.absolute().name,
-        by_load=by_load,
-        resolution_ms=series.step_ms,
-        waits=_read_waits(run, series),
-        **found,
-    )
-    part = replace(whole, waits=None, is_part=True)
-    return replace(whole, parts=tuple(replace(part, **of_part) for of_part in parts))
+        run, label or run.folder.absolute().name, series.local_ms(starts_ms), step_ms,
+        series.step_ms, columns[POWER], high, low, columns["utilization"], columns[TAKEN],
+        services, _read_waits(run, series), groups,
+    )  # fmt: skip
+    part = replace(whole, waits=None, is_part=True, services={})
+    names = [name for name in (*groups, REST) if name in extremes]
+    none = REST in names and max(map(abs, extremes[REST])) <= _ROUNDING * abs(high)
+    layers = (
+        replace(part, label=name, power_w=columns[name], colour=colour(k),
+                min_w=extremes[name][0], max_w=extremes[name][1])
+        for k, name in enumerate(names[: len(names) - none])
+    )  # fmt: skip
+    return replace(whole, layers=tuple(layers))
 
 
-def pool_columns(run: Run) -> dict[str, tuple[str, ...]]:
-    """Return the power columns of each pool, the nodes' where there are such, else the devices'.
+TAKEN = "taken off"
 
-    Nothing of a facility of one pool.
-    """
-    pools = run.scenario.facility.pools
-    if len(pools) < 2:
-        return {}
-    column = _pool_power(run)
-    found: dict[str, tuple[str, ...]] = {pool: (f"{column}.{pool}",) for pool in pools}
-    if len(pools) > MOST_POOLS:
-        largest = sorted(pools, key=run.scenario.facility.pool_rated_power_w, reverse=True)
-        others = largest[MOST_POOLS - 1 :]
-        joined = tuple(name for pool in others for name in found.pop(pool))
-        found[f"{len(others)} smaller pools"] = joined
+
+def _groups(run: Run, by_load: bool) -> _Groups:
+    """Return the columns of each pool, or of each load, the smallest together."""
+    series, what = run.series(), "pools"
+    stored = series.check()
+    pools = list(run.scenario.facility.pools)
+    if by_load:
+        if IDLE not in stored:
+            raise InputError(
+                f"{run.folder}: --by-load: the run keeps no power by stream and service; run it "
+                "again with 'diploee run --by-load'"
+            )
+        what, names = "loads", [n for n in stored if n.startswith(f"{LOAD}.")]
+        columns = {name.partition(".")[2]: name for name in names} | {"idle nodes": IDLE}
+    elif len(pools) < 2:
+        return _ONE_POOL
+    else:
+        columns = {pool: f"{_pool_power(run)}.{pool}" for pool in pools}
+    found: dict[str, tuple[str, ...]] = {part: (name,) for part, name in columns.items()}
+    if len(found) > MOST_PARTS:
+        days = list(run.blocks([*columns.values()], MS_PER_DAY))
+        sizes = {k: sum(float(day.columns[n].sum()) for day in days) for k, n in columns.items()}
+        smallest = sorted(found, key=lambda name: sizes[name])[: len(found) - MOST_PARTS + 1]
+        joined = tuple(columns[name] for name in found if name in smallest)
+        found = {name: of for name, of in found.items() if name not in smallest}
+        found[f"{len(smallest)} smaller {what}"] = joined
     return found
 
 
-def stack_columns(run: RunData) -> Mapping[str, tuple[str, ...]]:
-    """Return the columns of what stacks show: pools, or on request streams and services."""
-    if not run.by_load:
-        return pool_columns(run.run)
-    stored = run.run.series().check()
-    names = [*(name for name in stored if name.startswith(f"{LOAD}.")), IDLE]
-    return {name.partition(".")[2] or "idle nodes": (name,) for name in names}
-
-
 def _pool_power(run: Run) -> str:
-    """Return the column of power that each pool has."""
+    """Return the column of power that each pool has, the nodes' where there is such."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
 
 
-def boundary_of(runs: Sequence[RunData], by_pool: bool = False) -> str:
-    """Return in short where the power of runs is taken, and that of their pools where drawn."""
+def boundary_of(runs: Sequence[RunData], in_parts: bool = False) -> str:
+    """Return in short where the power of runs is taken, and that of their parts where drawn."""
     of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
-    drawn = [run.run for run in runs if run.parts and by_pool]
-    pools = [short_boundary(run.boundary(_pool_power(run))) for run in drawn]
-    of_pools = [f"of a pool: {text}" for text in dict.fromkeys(pools) if text not in of_runs]
-    return "; ".join([*of_runs, *of_pools])
+    drawn = [run for run in runs if run.parts and in_parts]
+    of_parts = {}
+    for run in drawn:
+        text = short_boundary(
+            run.run.boundary("it_power_w" if run.by_load else _pool_power(run.run))
+        )
+        of_parts[f"of a {'load' if run.by_load else 'pool'}: {text}"] = text
+    return "; ".join(
+        [*of_runs, *(words for words, text in of_parts.items() if text not in of_runs)]
+    )
 
 
-def parts_of(columns: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the power of each pool, and the rest of the facility's, which may be next to none."""
-    parts = {pool: sum(columns[name] for name in names) for pool, names in pools.items()}
+def parts_of(columns: Mapping[str, Any], groups: _Groups) -> dict[str, Any]:
+    """Return the power of each part, and the rest of the facility's, which may be next to none."""
+    parts = {part: sum(columns[name] for name in names) for part, names in groups.items()}
     return parts | {REST: columns[POWER] - sum(parts.values())} if parts else {}
 
 
-def without_nothing(parts: Mapping[str, Any], highest_w: float) -> dict[str, Any]:
-    """Return the parts without a rest that is none."""
-    none = REST in parts and np.abs(parts[REST]).max() <= _ROUNDING * abs(highest_w)
-    return {name: values for name, values in parts.items() if name != REST or not none}
+def _of_services(series: RunSeries) -> list[str]:
+    kinds = {column.name for column in series.run.columns if column.per == "service"} - {LOAD}
+    return [n for n in series.check() if "." in n and n.partition(".")[0] in kinds]
 
 
 def _read_series(
-    series: RunSeries, resolution_s: float, pools: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the fields of `RunData` that come from the power series, and those of its parts."""
-    if resolution_s != series.step_s:
-        raise InputError(
-            f"{series.run.folder / METRICS_FILE}: power.resolution_s is {resolution_s:g}, the "
-            f"scenario's resolution is {series.step_s:g} s; {CHANGED}"
-        )
-    names = series.check(NEEDED_COLUMNS)
-    kinds = {column.name for column in series.run.columns if column.per == "service"} - {LOAD}
-    of_services = [name for name in names if "." in name and name.partition(".")[0] in kinds]
-    of_pools = [name for names in pools.values() for name in names]
+    series: RunSeries, groups: _Groups
+) -> tuple[dict[str, Float32Array], dict[str, tuple[float, float]], Int64Array, int]:
+    """Return columns and parts, extremes of the powers, starts and length of intervals [ms]."""
+    series.check(NEEDED_COLUMNS)
+    of_services = _of_services(series)
+    of_parts = [name for names in groups.values() for name in names]
+    taken = [column.name for column in series.run.columns if column.role in TAKEN_OFF]
     extremes: dict[str, tuple[float, float]] = {}
 
     def watched() -> Iterator[SeriesBlock]:
-        for block in series.blocks([*NEEDED_COLUMNS, *of_services, *of_pools]):
-            parts = parts_of(block.columns, pools)
+        for block in series.blocks([*NEEDED_COLUMNS, *of_services, *of_parts, *taken]):
+            parts = parts_of(block.columns, groups)
             for name, power_w in {POWER: block.columns[POWER], **parts}.items():
                 low, high = extremes.get(name, (np.inf, -np.inf))
                 extremes[name] = min(low, float(power_w.min())), max(high, float(power_w.max()))
             kept = {name: block.columns[name] for name in (*NEEDED_COLUMNS, *of_services)}
-            yield SeriesBlock(block.starts_ms, kept | parts)
+            off = sum((block.columns[n] for n in taken), np.zeros_like(block.columns[POWER]))
+            yield SeriesBlock(block.starts_ms, kept | parts | {TAKEN: off})
 
-    few = series.n_rows <= MAX_INTERVALS
-    n_rows = 1 if few else -(-MS_PER_MIN // series.step_ms)
+    n_rows = 1 if series.n_rows <= MAX_INTERVALS else -(-MS_PER_MIN // series.step_ms)
     starts_ms, read = [], []
     for block in averaged(watched(), n_rows):
         starts_ms.append(block.starts_ms)
         read.append({name: values.astype(np.float32) for name, values in block.columns.items()})
     columns = {name: np.concatenate([part[name] for part in read]) for name in read[0]}
-
-    def power_of(name: str) -> dict[str, Any]:
-        low, high = extremes[name]
-        return {"power_w": columns[name], "max_w": high, "min_w": low}
-
-    parts = without_nothing(
-        {name: columns[name] for name in extremes if name != POWER}, extremes[POWER][1]
-    )
-    return {
-        "local_ms": series.local_ms(np.concatenate(starts_ms)),
-        "step_ms": n_rows * series.step_ms,
-        "utilization": columns["utilization"],
-        "services": _by_service({name: columns[name] for name in of_services}),
-        **power_of(POWER),
-    }, [{"label": name, "colour": colour(k), **power_of(name)} for k, name in enumerate(parts)]
-
-
-def _by_service(columns: dict[str, Float32Array]) -> dict[str, dict[str, Float32Array]]:
-    services: dict[str, dict[str, Float32Array]] = {}
-    for name, values in columns.items():
-        kind, _, service = name.partition(".")
-        services.setdefault(service, {})[kind] = values
-    return services
+    return columns, extremes, np.concatenate(starts_ms), n_rows * series.step_ms
 
 
 def _read_waits(run: Run, series: RunSeries) -> Waits | None:
@@ -276,7 +250,7 @@ def _read_waits(run: Run, series: RunSeries) -> Waits | None:
     )
     if wait.min() < 0:
         raise InputError(f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}")
-    return Waits(series.local_ms(submit.astype(np.int64)), wait, table.num_rows)
+    return Waits(series.local_ms(submit.astype(np.int64)), wait)
 
 
 MAX_DIFFERENCES = 2

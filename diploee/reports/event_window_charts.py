@@ -12,7 +12,7 @@ import numpy as np
 from diploee.drawing.charts import INK, PALETTE, Array, Axis, Chart, Line, Marks, Panel, colour
 from diploee.outputs.words import interval
 from diploee.reports.common import near_range
-from diploee.reports.data import POWER, RunData, parts_of, pool_columns
+from diploee.reports.data import POWER, RunData, parts_of
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 
@@ -82,8 +82,9 @@ def read_event_window(run: RunData, entry: Entry) -> _EventWindowData:
     at_ms = int(series.local_ms(np.array([_epoch_ms(entry["at"])]))[0])
     middle = (at_ms - int(series.local_ms(np.array([series.start_ms]))[0])) // series.step_ms
     first = min(max(middle - MAX_ROWS // 2, 0), series.n_rows - 1)
-    pools = pool_columns(run.run) if run.parts else {}
-    columns = [POWER, *(name for of_pool in pools.values() for name in of_pool)]
+    names = [name for of_part in run.groups.values() for name in of_part]
+    pools = run.groups if run.parts and set(names) <= set(series.check()) else {}
+    columns = [POWER, *(names if pools else [])]
     block = series.read(columns, (first, min(first + MAX_ROWS, series.n_rows)))
     parts_w = parts_of(block.columns, pools)
     return _EventWindowData(
@@ -92,7 +93,7 @@ def read_event_window(run: RunData, entry: Entry) -> _EventWindowData:
         entry["value_mw"] * W_PER_MW,
         series.local_ms(block.starts_ms),
         block.columns[POWER],
-        {part.label: parts_w[part.label] for part in run.parts},
+        {part.label: parts_w[part.label] for part in run.parts if pools},
     )
 
 

@@ -244,8 +244,7 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path
 def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     from diploee.drawing.charts import Line, Stack
     from diploee.reports.data import read_run
-    from diploee.reports.overview_chart import overview_chart
-    from diploee.reports.poi_charts import poi_charts
+    from diploee.reports.stack_charts import overview_chart, poi_charts
     from diploee.units import MEGAWATT
 
     run, _ = simulated(tmp_path / "run", site(5, 20.0))
@@ -254,7 +253,7 @@ def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     assert isinstance(stack, Stack) and isinstance(line, Line)
     assert (stack.parts >= -1e-6).all()
     assert line.y.min() < -10 and stack.parts.sum(axis=0).min() > 2.7
-    chart = overview_chart(read_run(run.folder, "run"), MEGAWATT)
+    chart = overview_chart(read_run(run.folder, "run", in_parts=True), MEGAWATT)
     assert "below the top by what sources and stores give" in chart.caption
     stack = chart.panels[0].layers[0]
     assert isinstance(stack, Stack)

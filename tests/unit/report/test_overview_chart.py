@@ -16,8 +16,8 @@ from diploee.outputs.words import short_boundary
 from diploee.reports.build import build_report
 from diploee.reports.data import read_run
 from diploee.reports.limit_charts import limit_lines
-from diploee.reports.overview_chart import overview_chart
 from diploee.reports.page import report_page
+from diploee.reports.stack_charts import overview_chart
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate
 from diploee.site import rated_at_meter_w
@@ -34,7 +34,7 @@ def mixed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -> None:
-    run = read_run(mixed_folder)
+    run = read_run(mixed_folder, in_parts=True)
     unit = power_unit(run.max_w)
     layers = overview_chart(run, unit).panels[0].layers
     (stack,) = (layer for layer in layers if isinstance(layer, Stack))
@@ -163,3 +163,23 @@ def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(tmp_path: P
     assert kept.metrics == run.metrics
     with pytest.raises(InputError, match="run it again with 'diploee run --by-load'"):
         build_report([kept.folder], by_load=True)
+
+
+def test_of_many_loads_the_smallest_are_one_and_no_colour_comes_twice(tmp_path: Path) -> None:
+    changes: dict[str, object] = {"streams.training.target_utilization": 0.01, "duration": "1 d"}
+    for k in range(9):
+        classes = [{"workload": "tune", "n_nodes": 2, "probability": 1}]
+        stream = {"pool": "main", "classes": classes, "target_utilization": 0.02 + 0.01 * k}
+        changes[f"streams.s{k}"] = stream
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), by_load=True)
+    found = read_run(run.folder, by_load=True)
+    overview = overview_chart(found, power_unit(found.max_w))
+    (stack,) = (of for of in overview.panels[0].layers if isinstance(of, Stack))
+    assert stack.names[-1] == "6 smaller loads"
+    assert len(set(stack.colours)) == len(stack.names) == 6
+    frame = run.facility()
+    names = [name for name in frame if name.startswith("load_power_w.")]
+    largest = frame[names].mean().nlargest(4).index
+    assert {name.partition(".")[2] for name in largest} < set(stack.names)
+    total_w = stack.parts.sum(axis=0) * power_unit(found.max_w).watts
+    assert total_w[:-1].mean() == pytest.approx(frame["it_power_w"].mean(), rel=1e-5)

@@ -11,7 +11,7 @@ from builders import tiny_library, tiny_scenario
 from diploee import simulate
 from diploee.drawing.charts import Line
 from diploee.reports.data import read_run
-from diploee.reports.poi_charts import poi_charts
+from diploee.reports.stack_charts import poi_charts
 from diploee.units import power_unit
 
 HOLDERS = {

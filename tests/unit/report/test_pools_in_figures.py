@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diploee.drawing.charts import Bars, Carpet, Chart, Line, Stack
+from diploee.drawing.charts import Bars, Carpet, Chart, Line
 from diploee.reports.build import build_report
 from diploee.reports.data import REST, RunData, read_run
 from diploee.reports.event_window_charts import event_windows_chart, read_event_window
-from diploee.reports.poi_charts import poi_charts
 from diploee.reports.power_charts import (
     carpet_charts,
     duration_chart,
@@ -39,7 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def run(folder: Path) -> RunData:
-    return read_run(folder, by_pool=True)
+    return read_run(folder, in_parts=True)
 
 
 def _by_name(chart: Chart, panel: int, kind: type) -> dict[str, np.ndarray]:
@@ -120,18 +119,11 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
 
 
 @pytest.mark.slow
-def test_event_windows_and_devices_are_split_by_pool(folder: Path, tmp_path: Path) -> None:
-    if folder.name == "mixed_11mw":
-        settings = ["duration=30 min", "resolution=1 s", "warm_up=1 h"]
-        scenario = load_scenario(folder.name, settings)
-        simulate(scenario, tmp_path / "fine", engine="compiled", event_windows=True)
-        _changes_add_up(read_run(tmp_path / "fine", by_pool=True))
-    else:
-        stack = poi_charts(read_run(folder), MEGAWATT)[0].panels[0].layers[0]
-        assert isinstance(stack, Stack)
-        pools = load_scenario(folder.name).facility.pools
-        assert list(stack.names)[: len(pools)] == [f"devices: {pool}" for pool in pools]
-        assert "devices" not in stack.names
+def test_event_windows_are_split_by_pool(tmp_path: Path) -> None:
+    settings = ["duration=30 min", "resolution=1 s", "warm_up=1 h"]
+    scenario = load_scenario("mixed_11mw", settings)
+    simulate(scenario, tmp_path / "fine", engine="compiled", event_windows=True)
+    _changes_add_up(read_run(tmp_path / "fine", in_parts=True))
 
 
 def _changes_add_up(run: RunData) -> None:
@@ -160,7 +152,7 @@ def test_of_many_pools_the_smallest_are_one(tmp_path: Path) -> None:
     pools = [f"facility.pools.p{k}={{node_type: h100_4x, n_nodes: {10 + k}}}" for k in range(6)]
     settings = [*pools, "duration=1 d", "resolution=15 min", "warm_up=1 h"]
     simulate(load_scenario("mixed_11mw", settings), tmp_path / "many", engine="compiled")
-    run = read_run(tmp_path / "many", by_pool=True)
+    run = read_run(tmp_path / "many", in_parts=True)
     assert [part.label for part in run.parts] == ["training", "serving", "p3", "p4", "p5",
                                                   "3 smaller pools"]  # fmt: skip
     np.testing.assert_allclose(sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5)
