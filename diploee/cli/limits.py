@@ -10,10 +10,10 @@ import typer
 
 from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
-from diploee.metrics.limits import LimitReport, load_limits, shipped_limits
+from diploee.metrics.limits import LimitReport, Limits, load_limits, shipped_limits
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import open_run
-from diploee.reports.limit_charts import SweepVerdicts, share_line, sweep_verdicts
+from diploee.reports.sweep_charts import share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
 
 EXIT_CODES = {"not met": 3, "inconclusive": 4}
@@ -51,7 +51,7 @@ def limits_command(
         raise InputError("limits: give LIMITS and RUN_DIR, or --list")
     loaded = load_limits(limits)
     if is_sweep(run_dir):
-        _show_sweep(sweep_verdicts(read_sweep(run_dir), loaded), fail, as_json)
+        _show_sweep(run_dir, loaded, fail, as_json)
         return
     report = open_run(run_dir).limits(loaded)
     lines = [*report.head(), *report.lines()]
@@ -80,15 +80,17 @@ def _end(reports: Sequence[LimitReport], fail: bool) -> None:
             raise typer.Exit(code)
 
 
-def _show_sweep(found: SweepVerdicts, fail: bool, as_json: bool) -> None:
-    runs = [run for of_point in found.verdicts for run in of_point]
+def _show_sweep(run_dir: Path, limits: Limits, fail: bool, as_json: bool) -> None:
+    found = sweep_verdicts(read_sweep(run_dir), limits)
     lines = [
-        f"{found.limits.name}: {share_line(found)}".removeprefix(": "),
-        *filter(None, (found.limits.origin, *found.limits.notes)),
-        *(f"{name}: {report.verdict_line()}" for name, report in runs),
+        f"{limits.name}: {share_line(found)}".removeprefix(": "),
+        *filter(None, (limits.origin, *limits.notes)),
+        *(f"{name}: {report.verdict_line()}" for name, (_, report) in found.items()),
     ]
-    print_result({name: report.as_dict() for name, report in runs}, lines, as_json=as_json)
-    _end([report for _, report in runs], fail)
+    reports = {name: report for name, (_, report) in found.items()}
+    content = {name: report.as_dict() for name, report in reports.items()}
+    print_result(content, lines, as_json=as_json)
+    _end([*reports.values()], fail)
 
 
 def _show_presets(as_json: bool) -> None:

@@ -21,11 +21,9 @@ from diploee.outputs.words import interval, listed
 from diploee.progress import stage
 from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
-from diploee.reports.ensemble import ensemble_section
-from diploee.reports.event_charts import event_charts
-from diploee.reports.event_window_charts import event_windows_chart
+from diploee.reports.event_charts import event_charts, event_windows_chart
 from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
-from diploee.reports.limit_charts import LimitLine, limit_charts, limit_lines, sweep_limits_section
+from diploee.reports.limit_charts import LimitLine, limit_charts, limit_lines
 from diploee.reports.page import is_report, report_page
 from diploee.reports.power_charts import (
     carpet_charts,
@@ -35,7 +33,7 @@ from diploee.reports.power_charts import (
     worst_weeks_chart,
 )
 from diploee.reports.stack_charts import overview_chart, poi_charts, pools_chart
-from diploee.reports.sweep_charts import sweep_charts, sweep_table
+from diploee.reports.sweep_charts import sweep_sections
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
 from diploee.reports.weekly_charts import (
     bands_chart,
@@ -350,12 +348,9 @@ def _with_boundary(charts: Sequence[Chart], runs: Sequence[RunData]) -> list[Cha
 
 
 def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Report:
-    runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
-    sections = [
-        Section("sweep", "Metrics against the axes", (), (sweep_table(sweep),),
-                tuple(sweep_charts(sweep)))
-    ]  # fmt: skip
-    sections += filter(None, [ensemble_section(sweep), sweep_limits_section(sweep, limits)])
+    chosen = runs_to_draw(sweep, MAX_SWEEP_RUNS)
+    runs = [read_run(place, label, in_parts=len(chosen) == 1) for place, label in chosen]
+    sections = sweep_sections(sweep, limits)
     if runs:
         sections += [replace(section, folded=True) for section in _runs_sections(runs, (), drawn)]
     warnings = [*sweep.warnings]

@@ -1,25 +1,39 @@
-"""Charts of events: load against target and baseline, and what the widest jobs did."""
+"""Charts of moments: events with target and baseline, and the worst windows at 0.1 s."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 from diploee.clock import instant_ms
-from diploee.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour
+from diploee.drawing.charts import (
+    INK,
+    MUTED,
+    PALETTE,
+    Array,
+    Axis,
+    Chart,
+    Line,
+    Marks,
+    Panel,
+    colour,
+)
 from diploee.metrics.flexibility import BASELINE
-from diploee.outputs.words import moment
-from diploee.reports.data import RunData
-from diploee.units import MS_PER_H, W_PER_MW, PowerUnit
+from diploee.outputs.words import interval, moment
+from diploee.reports.aggregate import means
+from diploee.reports.common import near_range
+from diploee.reports.data import POWER, RunData, parts_of
+from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 
 Entry = dict[str, Any]
 
 MOST_EVENTS = 4
 """Events that are drawn, the first ones; the table has all."""
 
-SHOWN_MS = (2 * MS_PER_H, 6 * MS_PER_H)
+AROUND_MS = (2 * MS_PER_H, 6 * MS_PER_H)
 """Time before the ramp and behind the end of an event that its figure shows [ms]."""
 MOST_ROWS = 20_000
 
@@ -44,43 +58,42 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
 
     The target and the twin are of the facility: no pool has one to compare with.
     """
-    at = event["times"] | {name: _ms(text) for name, text in event["times"].items()}
     series = run.run.series()
-    span = [at["ramp"] - SHOWN_MS[0], at["over"] + SHOWN_MS[1]]
-    rows = np.clip((np.array(span) - series.start_ms) // series.step_ms, 0, series.n_rows)
+    at = event["times"] | {name: _instant_ms(text) for name, text in event["times"].items()}
+    span = np.array([at["ramp"] - AROUND_MS[0], at["over"] + AROUND_MS[1]])
+    rows = np.clip((span - series.start_ms) // series.step_ms, 0, series.n_rows)
     first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MOST_ROWS)
-    block = series.read(["facility_power_w", BASELINE], (first, last))
+    block = series.read([POWER, BASELINE], (first, last))
     times = series.local_ms(block.starts_ms).astype("datetime64[ms]")
-    power = {name: values / unit.watts for name, values in block.columns.items()}
-    layers = [
-        Line(times, power[BASELINE].astype(np.float32), "without the event", MUTED, unit.power, 3),
-        Line(times, power["facility_power_w"].astype(np.float32), "load", colour(0), unit.power, 3),
-    ]
-    local = at | {name: _local(run, ms) for name, ms in at.items()}
+    load, twin = (block.columns[n].astype(np.float32) / unit.watts for n in (POWER, BASELINE))
+    local = {n: series.local_ms(np.array([ms])).astype("datetime64[ms]")[0] for n, ms in at.items()}
+    layers = []
+
+    def add(x: Array, y: Any, name: str, main: str, dashed: str = "solid") -> None:
+        values = np.asarray(y, dtype=np.float32)
+        layers.append(Line(x, values, name, main, unit.power, 3, dash=dashed))
+
+    add(times, twin, "without the event", MUTED)
+    add(times, load, "load", colour(0))
+    per_mw = W_PER_MW / unit.watts
     if event.get("before_mw") is not None and event.get("target_mw") is not None:
-        per_mw = W_PER_MW / unit.watts
         level, before = (event[key] * per_mw for key in ("target_mw", "before_mw"))
-        x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
         # The ramp back leads to what is drawn by then without caps, where that is more.
-        over = int(np.searchsorted(times, np.datetime64(local["over"]))) - 1
-        back = max(before, level, float(power["facility_power_w"][max(over, 0)]))
-        y = np.array([max(before, level), level, level, back], dtype=np.float32)
-        layers.append(Line(x, y, "allowed", colour(1), unit.power, 3, dash="dash"))
+        over = int(np.searchsorted(times, local["over"])) - 1
+        ends = max(before, level), level, level, max(before, level, float(load[max(over, 0)]))
+        x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
+        add(x, ends, "allowed", colour(1), "dash")
     if utility := event.get("utility"):
         x = np.array([local["held"], local["end"]])
-        y = np.full(2, utility["baseline_mw"] * W_PER_MW / unit.watts, dtype=np.float32)
-        layers.append(Line(x, y, "a utility's baseline", colour(2), unit.power, 3, dash="dot"))
-    panels = [
-        Panel(
-            Axis("Time", "clock"),
-            Axis(f"Power [{unit.power}]", from_zero=True),
-            tuple(layers),
-            "Load",
-            wide=True,
-        )
-    ]
-    if event["widest_jobs"]:
-        panels.append(_jobs_panel(run, event))
+        baseline = np.full(2, utility["baseline_mw"] * per_mw)
+        add(x, baseline, "a utility's baseline", colour(2), "dot")
+    y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
+    panels = [Panel(Axis("Time", "clock"), y_axis, tuple(layers), "Load", wide=True)]
+    if jobs:
+        bars = tuple(_jobs(jobs, local["start"]))
+        widths = dict.fromkeys(f"{pick(j['n_nodes'] for j in jobs):,}" for pick in (max, min))
+        title = f"The widest jobs, of {' to '.join(widths)} nodes"
+        panels.append(Panel(Axis("Time", "clock"), Axis("Job"), bars, title, wide=True))
     return Chart(
         f"event-{event['name']}",
         f"Event {event['name']}",
@@ -91,34 +104,136 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     )
 
 
-def _jobs_panel(run: RunData, event: Entry) -> Panel:
-    """Return the widest jobs as bars from start to end, by what they do."""
-    start = _local(run, _ms(event["times"]["start"]))
-    layers = []
+def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
+    """Yield the widest jobs as bars from start to end, a line for each thing that they do."""
     for state, (words, index) in _STATES.items():
-        x: list[Any] = []
-        y: list[float] = []
-        for row, job in enumerate(event["widest_jobs"]):
-            spans = zip(job["from_s"], job["to_s"], job["state"], strict=True)
-            for from_s, to_s, what in spans:
-                if what == state:
-                    edges = [start + np.timedelta64(round(t * 1000), "ms") for t in (from_s, to_s)]
-                    # A gap behind each bar, so that bars of one row do not join.
-                    x += [*edges, edges[1]]
-                    y += [row, row, np.nan]
-        if x:
-            layers.append(
-                Line(np.array(x), np.array(y, np.float32), words, colour(index), width=5, digits=0)
-            )
-    n_nodes = [job["n_nodes"] for job in event["widest_jobs"]]
-    widths = " to ".join(f"{n:,}" for n in dict.fromkeys((max(n_nodes), min(n_nodes))))
-    title = f"The widest jobs, of {widths} nodes"
-    return Panel(Axis("Time", "clock"), Axis("Job"), tuple(layers), title, wide=True)
+        # A gap behind each bar, so that bars of one row do not join.
+        found = [
+            (row, from_s, to_s, to_s)
+            for row, job in enumerate(jobs)
+            for from_s, to_s, what in zip(job["from_s"], job["to_s"], job["state"], strict=True)
+            if what == state
+        ]
+        if found:
+            ends_ms = np.rint(np.array(found)[:, 1:].ravel() * MS_PER_S).astype("timedelta64[ms]")
+            y = np.array([(row, row, np.nan) for row, *_ in found], dtype=np.float32).ravel()
+            yield Line(start + ends_ms, y, words, colour(index), width=5, digits=0)
 
 
-def _ms(text: str) -> int:
+def _instant_ms(text: str) -> int:
     return instant_ms(datetime.fromisoformat(text))
 
 
-def _local(run: RunData, ms: int) -> Any:
-    return run.run.series().local_ms(np.array([ms])).astype("datetime64[ms]")[0]
+SHOWN_MS = {"peak": MS_PER_MIN, "1s": 15 * MS_PER_S, "10s": MS_PER_MIN}
+"""Time shown on either side of what was found [ms], else ten minutes."""
+
+MAX_PART_POINTS = 400
+"""Points of a pool beside a window: of more rows means are drawn."""
+
+MAX_ROWS = 6_000
+"""Rows of a window that a page holds at most: those around what was found."""
+
+
+def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
+    """Return a panel for each window, and one of its pools where there are several."""
+    panels = [p for entry in run.run.event_windows.values() for p in _window(run, entry, unit)]
+    if not panels:
+        return None
+    basis = str(run.metrics["zooms"].get("basis", "1 s means")).partition(";")[0]
+    by_part = (
+        " By pool: change from the mean before the step, or from the mean of what is shown; that "
+        f"of the pools and all else adds up to the facility's; up to {MAX_PART_POINTS} means each."
+    )
+    width = (run.metrics.get("grid") or {}).get("bandwidth") or {}
+    smooth = (
+        f" The profiles are averages over {width.get('averaging_window_s'):g} s, so what is drawn "
+        f"is smoother than the load itself, and steps over less than "
+        f"{width.get('lower_bound_below_s', 0):g} s are lower bounds."
+        if width.get("averaging_window_s")
+        else ""
+    )
+    return Chart(
+        "zooms",
+        "The worst windows at 0.1 s",
+        f"Found in the {basis}. Blue: facility power every 0.1 s. Orange: the means that were "
+        "compared, before and after the step, or the highest second. Times are local; double-click "
+        "a figure for the whole window that the run keeps. The power axes do not start at zero."
+        f"{by_part if any(panel.title == _BY_PART for panel in panels) else ''}{smooth}",
+        tuple(panels),
+    )
+
+
+_BY_PART = "The same by pool"
+
+
+def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
+    """Yield the panel of a window, and that of the changes of its parts where there are such."""
+    series, kind = run.run.series(entry["name"]), str(entry["name"]).partition("_")[0]
+    length = str(entry["name"]).partition("_")[2]
+    length_ms = int(length.removesuffix("s") or 1) * MS_PER_S
+    at, is_peak = datetime.fromisoformat(entry["at"]), kind == "peak"
+    first = series.row_at(at, f"{run.run.folder}: zooms.{entry['name']}.at") - MAX_ROWS // 2
+    first = max(first, 0)
+    names = [name for of_part in run.groups.values() for name in of_part]
+    groups = run.groups if run.parts and set(names) <= set(series.check()) else {}
+    rows = first, min(first + MAX_ROWS, series.n_rows)
+    block = series.read([POWER, *(names if groups else [])], rows)
+    local_ms, power = series.local_ms(block.starts_ms), block.columns[POWER] / unit.watts
+    at_ms = int(series.local_ms(np.array([_instant_ms(entry["at"])]))[0])
+    side_ms = SHOWN_MS.get(length or kind, 10 * MS_PER_MIN)
+    shown = max(at_ms - side_ms, int(local_ms[0])), min(at_ms + side_ms, int(local_ms[-1]) + 100)
+
+    def within(begin_ms: int, end_ms: int) -> slice:
+        return slice(*np.searchsorted(local_ms, [begin_ms, end_ms]))
+
+    def mean(begin_ms: int, end_ms: int) -> float:
+        part = power[within(begin_ms, end_ms)]
+        return float(part.mean()) if part.size else float("nan")
+
+    x, seen = local_ms.astype("datetime64[ms]"), power[within(*shown)]
+    ends = near_range(float(seen.min()), float(seen.max()))
+    time = Axis("Time of day [h:min:s]", "clock", tuple(np.array(shown, "datetime64[ms]")))
+    line = Line(x, power.astype(np.float32), "every 0.1 s", PALETTE[0], unit.power, 4, width=1.3,
+                steps=True, legend=False)  # fmt: skip
+    after, before = mean(at_ms, at_ms + length_ms), mean(at_ms - length_ms, at_ms)
+    found: Line | Marks
+    if is_peak:
+        middle = np.array([at_ms + length_ms // 2], "datetime64[ms]")
+        found = Marks(middle, np.array([after]), ("",), "highest second", PALETTE[1], unit.power,
+                      legend=False)  # fmt: skip
+    else:
+        corners = np.array([at_ms - length_ms, at_ms, at_ms, at_ms + length_ms], "datetime64[ms]")
+        y = np.array([before, before, after, after], dtype=np.float32)
+        found = Line(corners, y, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False)
+    size = entry["value_mw"] * W_PER_MW / unit.watts
+    what, sign = f"Largest {interval(length_ms)} {kind}", "\N{MINUS SIGN}" if size < 0 else "+"
+    if is_peak:
+        what, sign = f"Highest {interval(length_ms)} mean", ""
+    when = np.datetime64(at_ms, "ms").item()
+    title = f"{what}: {sign}{abs(size):,.3f} {unit.power}, {when.day} {when:%b %Y, %H:%M:%S}"
+    yield Panel(time, Axis(f"Facility power [{unit.power}]", range=ends), (line, found), title)
+    if groups:
+        parts = {n: w / unit.watts for n, w in parts_of(block.columns, groups).items()}
+        drawn = {"facility": power} | {part.label: parts[part.label] for part in run.parts}
+        base = within(*(shown if is_peak else (at_ms - length_ms, at_ms)))
+        every, lines = -(-seen.size // MAX_PART_POINTS), []
+        for k, (name, values) in enumerate(drawn.items()):
+            y = means(values[within(*shown)], every) - values[base].mean()
+            lines.append(
+                Line(
+                    x[within(*shown)][::every],
+                    y.astype(np.float32),
+                    name,
+                    colour(k - 1) if k else INK,
+                    unit.power,
+                    4,
+                    width=1.3,
+                    steps=True,
+                )
+            )
+        # As high as the panel of the facility, so that noise does not look like its step.
+        level = power[base].mean()
+        low, high = (pick(float(pick(of.y)) for of in lines) for pick in (min, max))
+        range_ = min(ends[0] - level, 1.05 * low), max(ends[1] - level, 1.05 * high)
+        axis = Axis(f"Change of power [{unit.power}]", range=range_)
+        yield Panel(time, axis, tuple(lines), _BY_PART)

@@ -1,33 +1,25 @@
-"""Limits in figures: their bounds as lines, the worst of each, and the verdicts on a sweep."""
+"""Limits in figures: their bounds as lines, and the worst of each."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
 import numpy as np
 
 from diploee.drawing.charts import INK, Axis, Bars, Chart, Line, Panel, colour
-from diploee.errors import InputError, plural
-from diploee.metrics.limits import LimitReport, LimitResult, Limits, load_limits
+from diploee.metrics.limits import LimitReport, LimitResult, load_limits
 from diploee.metrics.limits.check import NotAssessable
 from diploee.metrics.limits.report import seen_by
-from diploee.outputs import open_run
-from diploee.outputs.parquet_files import FACILITY_FILE
-from diploee.outputs.sections import Figure, Section, Table
 from diploee.outputs.words import interval
 from diploee.reports.data import RunData
-from diploee.reports.sweep_data import RUNS_FOLDER, SweepData, moving_axes, point_name
 
 WIDTH = 18
 """Characters of a line of a name below its bar."""
 
-VERDICTS = ("not met", "inconclusive", "met")
 POWER_LEVEL = "power"
 """Kind of a limit on power itself."""
 
@@ -104,63 +96,3 @@ def _named(report: LimitReport) -> dict[str, LimitResult]:
 def _used_percent(result: LimitResult) -> float:
     parts = (result.limit, result.value) if result.least else (result.value, result.limit)
     return 100 * parts[0] / parts[1] if parts[1] > 0 else np.nan
-
-
-@dataclass(frozen=True)
-class SweepVerdicts:
-    """The verdict on every run of a sweep."""
-
-    limits: Limits  # that they were checked against
-    points: list[tuple[Any, ...]]  # axis values of every point, in the order of the sweep
-    verdicts: list[list[tuple[str, LimitReport]]]  # name and report of the runs of each
-
-    def counts(self, point: int | None = None) -> Counter[str]:
-        """Return how many runs of a point, or of all, have each verdict."""
-        chosen = self.verdicts if point is None else [self.verdicts[point]]
-        return Counter(report.verdict for runs in chosen for _, report in runs)
-
-
-def sweep_verdicts(sweep: SweepData, limits: Limits) -> SweepVerdicts:
-    """Hold every finished run of a sweep against limits."""
-    grouped: dict[tuple[Any, ...], list[tuple[str, LimitReport]]] = {}
-    for _, row in sweep.finished.iterrows():
-        place = sweep.folder / RUNS_FOLDER / str(row["run"])
-        if not (place / FACILITY_FILE).is_file():
-            raise InputError(
-                f"{place}: keeps no power series to check against limits; sweep with 'keep: series'"
-            )
-        found = (str(row["run"]), open_run(place).limits(limits))
-        grouped.setdefault(tuple(row[axis] for axis in sweep.axes), []).append(found)
-    return SweepVerdicts(limits, list(grouped), list(grouped.values()))
-
-
-def sweep_limits_section(sweep: SweepData, names: Sequence[str]) -> Section | None:
-    """Return the share of runs in violation at each point; None where no limits are asked for."""
-    tables, notes = [], list[str]()
-    for name in names:
-        found = sweep_verdicts(sweep, load_limits(name))
-        notes += filter(None, (found.limits.origin, *found.limits.notes))
-        figures: list[Figure] = []
-        moving = moving_axes(sweep.finished, sweep.axes)
-        for k, point in enumerate(found.points):
-            counts, n_runs = found.counts(k), len(found.verdicts[k])
-            item = point_name(dict(zip(sweep.axes, point, strict=True)), moving)
-            cells: dict[str, float] = {"runs": n_runs, **{v: counts[v] for v in VERDICTS}}
-            figures += [
-                *(Figure(item or "all", n, quantity=name, pattern="{:,.0f}")
-                  for name, n in cells.items()),
-                Figure(item or "all", 100 * counts["not met"] / n_runs, "%",
-                       quantity="share not met", pattern="{:.1f}"),
-            ]  # fmt: skip
-        title = f"{found.limits.name or name}: {share_line(found)}"
-        tables.append(Table(title, tuple(figures), first="Point"))
-    return Section("limits", "Limits", (), tuple(tables), (), tuple(notes)) if tables else None
-
-
-def share_line(found: SweepVerdicts) -> str:
-    """Return how many of all runs have each verdict."""
-    counts = found.counts()
-    n_runs = sum(counts.values())
-    others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
-    share = 100 * counts["not met"] / n_runs
-    return f"not met in {counts['not met']} of {plural(n_runs, 'run')} ({share:.1f} %), {others}"

@@ -1,15 +1,19 @@
-"""Charts of a sweep: every main metric against each axis."""
+"""Sections of a sweep: metrics against its axes, their spread over seeds, verdicts on limits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diploee.drawing.charts import (
+    PALETTE,
+    PEAK,
     Axis,
     Band,
+    Bars,
     Carpet,
     Chart,
     Line,
@@ -17,34 +21,34 @@ from diploee.drawing.charts import (
     colour,
     dash,
     log_axis,
+    since_monday,
 )
-from diploee.errors import plural
+from diploee.errors import InputError, plural
 from diploee.metric import Metric
 from diploee.metrics.catalogue import metrics_of_runs
-from diploee.outputs.sections import Figure, Table
+from diploee.metrics.limits import LimitReport, Limits, load_limits
+from diploee.outputs import FACILITY_FILE, open_run
+from diploee.outputs.sections import Figure, Section, Table
 from diploee.outputs.words import listed
 from diploee.reports.aggregate import round_edges
-from diploee.reports.common import histogram_layers
+from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
 from diploee.reports.sweep_data import (
     MEAN_POWER,
+    RUNS_FOLDER,
     SweepData,
     moving_axes,
     point_name,
     short_name,
     value_text,
 )
-from diploee.tables import Float64Array
-from diploee.units import W_PER_MW, power_unit
+from diploee.tables import Float64Array, Kind, open_parquet
+from diploee.units import MS_PER_H, W_PER_MW, power_unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_GROUPS = 8
-"""Of an axis with more values than this no line or panel each is drawn."""
-MAX_LINES = 3
-"""Of more values each has a panel of its own, not a line among others."""
-MAX_MULTIPLES = 4
-"""Metrics that are drawn so, each in a chart."""
+MAX_LINES = len(PALETTE)
+"""Of an axis with more values than this no line each is drawn."""
 LEAST_RATIO = 8.0
 """Of the largest to the smallest value of a logarithmic axis."""
 MAX_ROWS = 60
@@ -52,9 +56,29 @@ MAX_METRICS = 9
 """Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the order."""
 MIN_SPREAD = 5
 """Fewer runs show no distribution."""
+MAX_POINTS = 6
+"""Points whose spread is drawn."""
+VERDICTS = ("not met", "inconclusive", "met")
+ENSEMBLE_TABLE, ENVELOPE_TABLE = "ensemble.parquet", "envelope.parquet"
+SHARE = "share."
+_PERCENTILES = ("p5", "p50", "p95")
+_SPREAD: dict[str, Kind] = {
+    "metric": "text",
+    **dict.fromkeys(("point", "n", "mean", *_PERCENTILES), "number"),
+    **dict.fromkeys(("seeds_for_mean", "seeds_for_p95"), "any"),
+}
+_LEVELS = ("p5_w", "p50_w", "p95_w", "min_w", "max_w")
+_ENVELOPE: dict[str, Kind] = {"kind": "text", **dict.fromkeys(("point", "at", *_LEVELS), "number")}
 
 
-def present_metrics(sweep: SweepData) -> list[Metric]:
+def sweep_sections(sweep: SweepData, limits: Sequence[str]) -> list[Section]:
+    """Return the sections of a sweep: its points, an ensemble's spread, verdicts on limits."""
+    title, charts = "Metrics against the axes", tuple(_charts(sweep))
+    points = Section("sweep", title, (), (_table(sweep),), charts)
+    return [points, *filter(None, (_ensemble(sweep), _limits(sweep, limits)))]
+
+
+def _metrics(sweep: SweepData) -> list[Metric]:
     """Return the sweep's metrics that the summary holds, powers in the unit of their size."""
     found = sweep.finished
     unit = power_unit(found.get("power.max_mw", found[MEAN_POWER]).max() * W_PER_MW)
@@ -62,187 +86,110 @@ def present_metrics(sweep: SweepData) -> list[Metric]:
     return [m for m in main if m.key in found and found[m.key].any()]
 
 
-def _moving_metrics(sweep: SweepData) -> list[Metric]:
-    """Return the metrics that differ between runs; all of them where none does."""
-    present = present_metrics(sweep)
+def _drawn(sweep: SweepData) -> tuple[list[Metric], str]:
+    """Return the metrics that differ between runs, all where none does, and words on the rest."""
+    present = _metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
-    return (moving or present)[:MAX_METRICS]
+    drawn, words = (moving or present)[:MAX_METRICS], ""
+    for text, names in (
+        ("The same in all runs, so not drawn", [m.label for m in present if m not in moving]),
+        ("In the table alone", [m.label for m in moving if m not in drawn]),
+    ):
+        words += f" {text}: {listed(names)}." if names and moving else ""
+    return drawn, words
 
 
-def _flat_words(sweep: SweepData) -> str:
-    """Say which metrics are not drawn: the same in all runs, or beyond the first ones."""
-    drawn, groups = _moving_metrics(sweep), {True: list[str](), False: list[str]()}
-    for metric in (m for m in present_metrics(sweep) if m not in drawn):
-        is_flat = sweep.finished[metric.key].dropna().nunique() < 2
-        groups[is_flat].append(metric.label)
-    words = (" The same in all runs, so not drawn: ", " In the table alone: ")
-    named = zip(words, groups.values(), strict=True)
-    return "".join(f"{text}{listed(names)}." for text, names in named if names)
+def _charts(sweep: SweepData) -> Iterator[Chart]:
+    """Yield a chart for each axis of more than one value, with a panel for each metric.
 
-
-def sweep_charts(sweep: SweepData) -> list[Chart]:
-    """Return one chart for each axis of more than one value: a panel for each metric.
-
-    Of axes that move in step (zipped ones) the first stands for all. Of more than a few values of
-    another axis each has panels of its own. Two axes also give a map of each metric. A sweep of
-    seeds or draws alone gives one chart of how the metrics spread.
+    Of axes that move in step (zipped ones) the first stands for all. Two axes also give a map of
+    each metric. A sweep of seeds or draws alone gives one chart of how the metrics spread.
     """
-    moving = moving_axes(sweep.finished, sweep.axes)
-    if not moving:
-        return [_spread_chart(sweep)] if len(sweep.finished) >= MIN_SPREAD else []
-    charts: list[Chart] = []
-    multiplied: set[tuple[str, str]] = set()
-    for number_, axis in enumerate(moving):
-        others = [other for other in moving if other != axis]
-        group = next((o for o in others if sweep.finished[o].nunique() <= MAX_GROUPS), None)
-        pooled = [short_name(o) for o in others if o != group]
-        if group is not None and sweep.finished[group].nunique() > MAX_LINES:
-            if (group, axis) not in multiplied:  # the same numbers, seen from the other side
-                charts += _multiples(sweep, axis, group, pooled, f"axis-{number_ + 1}")
-                multiplied.add((axis, group))
-            continue
-        charts.append(
-            Chart(
-                f"axis-{number_ + 1}",
-                f"Metrics against {short_name(axis)}",
-                _caption(sweep, axis, group, pooled),
-                tuple(_panel(sweep, metric, axis, group) for metric in _moving_metrics(sweep)),
-            )
-        )
-    maps = [_maps(sweep, moving)] if len(moving) > 1 else []
-    return [*maps, *charts] if multiplied else [*charts, *maps]
-
-
-def _multiples(
-    sweep: SweepData, axis: str, group: str, pooled: list[str], chart_id: str
-) -> list[Chart]:
-    """Return a chart for each of the first metrics, with a panel for each value of a group."""
-    charts = []
-    parts = sweep.finished.groupby(group, sort=_is_numeric(sweep.finished[group]))
-    for k, metric in enumerate(_moving_metrics(sweep)[:MAX_MULTIPLES], start=1):
-        values = sweep.finished[metric.key].dropna() * metric.factor
-        spare = 0.05 * (values.max() - values.min())
-        alike = (float(values.min() - spare), float(values.max() + spare))
-        panels = [_panel(replace(sweep, finished=part), metric, axis, None) for _, part in parts]
-        titles = (f"{short_name(group)} {value_text(value)}" for value, _ in parts)
-        charts.append(
-            Chart(
-                f"{chart_id}-{k}",
-                f"{metric.name} against {short_name(axis)}",
-                f"A panel for each {short_name(group)}, all of one scale. "
-                + _caption(sweep, axis, None, pooled),
-                tuple(
-                    replace(panel, title=title, y=replace(panel.y, range=alike), small=True)
-                    for panel, title in zip(panels, titles, strict=True)
-                ),
-            )
-        )
-    return charts
-
-
-def _maps(sweep: SweepData, moving: list[str]) -> Chart:
-    """Return a map of each metric over the first two axes."""
-    across, up = moving[:2]
-    panels = []
-    for metric in _moving_metrics(sweep):
-        table = sweep.finished.pivot_table(
-            values=metric.key, index=up, columns=across, aggfunc="median",
-            sort=_is_numeric(sweep.finished[up]) and _is_numeric(sweep.finished[across]),
+    moving, (metrics, words) = moving_axes(sweep.finished, sweep.axes), _drawn(sweep)
+    seeds = [plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else []
+    if not moving and len(sweep.finished) >= MIN_SPREAD:
+        yield Chart(
+            "spread", "Spread of the metrics",
+            f"Share of the {plural(len(sweep.finished), 'run')} in each bin. The runs differ in "
+            f"their seed and in the drawn parameters, where there are any.{words}",
+            tuple(_spread_panel(sweep, metric) for metric in metrics),
         )  # fmt: skip
-        z = table.to_numpy(float) * metric.factor
-        x, y = (np.array([value_text(v) for v in names]) for names in (table.columns, table.index))
-        low, high = float(np.nanmin(z)), float(np.nanmax(z))
-        carpet = Carpet(x, y, z.astype(np.float32), metric.suffix, low, high, metric.heading)
-        x_axis, y_axis = (Axis(short_name(a).capitalize(), "category") for a in (across, up))
-        panels.append(Panel(x_axis, y_axis, (carpet,), metric.name, small=True))
-    over = [*([plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else [])]
-    over += [short_name(axis) for axis in moving[2:]]
-    return Chart(
-        "map",
-        f"Metrics over {short_name(across)} and {short_name(up)}",
-        f"Colour and number: {f'median over {listed(over)}' if over else 'the value of the run'}."
-        f"{_flat_words(sweep)}",
-        tuple(panels),
-    )
-
-
-def _spread_chart(sweep: SweepData) -> Chart:
-    panels = []
-    for metric in _moving_metrics(sweep):
-        values = sweep.finished[metric.key].dropna().to_numpy(float) * metric.factor
-        edges = round_edges(float(values.min()), float(values.max()), 20)
-        bars = histogram_layers([(0, "runs", values)], edges, "% of runs")
-        title = metric.name
-        panels.append(
-            Panel(Axis(metric.heading), Axis("Share of the runs [%]", from_zero=True), bars, title)
+    for k, axis in enumerate(moving, start=1):
+        others = [other for other in moving if other != axis]
+        group = next((o for o in others if sweep.finished[o].nunique() <= MAX_LINES), None)
+        over = [*seeds, *(short_name(other) for other in others if other != group)]
+        numeric, said = _is_numeric(sweep.finished[axis]), ""
+        if over:
+            said = f" {'Lines join the' if numeric else 'Large points are'} medians over "
+            said += f"{listed(over)}; the {'band' if numeric and not group else 'bars'} from P5 to "
+            said += "P95."
+        said += f" Colour: {short_name(group)}." if group else ""
+        yield Chart(
+            f"axis-{k}",
+            f"Metrics against {short_name(axis)}",
+            f"Horizontal axis: the key {axis}. Each small point is a run.{said}{words}",
+            tuple(_panel(sweep, metric, axis, group) for metric in metrics),
         )
-    return Chart(
-        "spread",
-        "Spread of the metrics",
-        f"Share of the {plural(len(sweep.finished), 'run')} in each bin. The runs differ in their "
-        f"seed and in the drawn parameters, where there are any.{_flat_words(sweep)}",
-        tuple(panels),
+    if len(moving) > 1:
+        over = [*seeds, *(short_name(axis) for axis in moving[2:])]
+        yield Chart(
+            "map",
+            f"Metrics over {short_name(moving[0])} and {short_name(moving[1])}",
+            f"Colour and number: {f'median over {listed(over)}' if over else 'value of the run'}."
+            f"{words}",
+            tuple(_map(sweep, metric, *moving[:2]) for metric in metrics),
+        )
+
+
+def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
+    """Return a map of a metric over two axes."""
+    numeric = all(_is_numeric(sweep.finished[axis]) for axis in (across, up))
+    table = sweep.finished.pivot_table(
+        values=metric.key, index=up, columns=across, aggfunc="median", sort=numeric
     )
+    z = (table.to_numpy(float) * metric.factor).astype(np.float32)
+    x, y = (np.array([value_text(v) for v in names]) for names in (table.columns, table.index))
+    ends = float(np.nanmin(z)), float(np.nanmax(z))
+    carpet = Carpet(x, y, z, metric.suffix, *ends, metric.heading)
+    x_axis, y_axis = (Axis(short_name(a).capitalize(), "category") for a in (across, up))
+    return Panel(x_axis, y_axis, (carpet,), metric.name, small=True)
 
 
-def _caption(sweep: SweepData, axis: str, group: str | None, pooled: list[str]) -> str:
-    words = f"Horizontal axis: the key {axis}. Each small point is a run."
-    if sweep.n_seeds > 1 or pooled:
-        over = [*([plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else []), *pooled]
-        numeric = _is_numeric(sweep.finished[axis])
-        what = "Lines join the" if numeric else "Large points are"
-        words += f" {what} medians over {listed(over)}"
-        band = numeric and group is None
-        words += f"; the {'band reaches' if band else 'bars reach'} from P5 to P95."
-    if group is not None:
-        words += f" Colour: {short_name(group)}."
-    return words + _flat_words(sweep)
+def _spread_panel(sweep: SweepData, metric: Metric) -> Panel:
+    values = sweep.finished[metric.key].dropna().to_numpy(float) * metric.factor
+    edges = round_edges(float(values.min()), float(values.max()), 20)
+    bars = histogram_layers([(0, "runs", values)], edges, "% of runs")
+    y_axis = Axis("Share of the runs [%]", from_zero=True)
+    return Panel(Axis(metric.heading), y_axis, bars, metric.name)
 
 
 def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Panel:
     rows = sweep.finished[sweep.finished[metric.key].notna()]
-    numeric = _is_numeric(rows[axis])
-    parts = [("", rows)]
+    numeric, parts = _is_numeric(rows[axis]), [("median", rows)]
     if group is not None:
         grouped = rows.groupby(group, sort=_is_numeric(rows[group]))
-        parts = [(value_text(v), part) for v, part in grouped]
+        parts = [(f"{short_name(group)} {value_text(v)}", part) for v, part in grouped]
     layers: list[Line | Band] = []
-    for index, (name, part) in enumerate(parts):
-        legend = f"{short_name(group)} {name}" if group is not None else "median"
-        layers += _layers(part, metric, axis, legend, index, group is None)
-    label = short_name(axis).capitalize()
-    return Panel(
-        _number_axis(label, rows[axis].to_numpy(float)) if numeric else Axis(label, "category"),
-        Axis(metric.heading),
-        tuple(layers),
-        metric.name,
-    )
-
-
-def _layers(
-    rows: pd.DataFrame, metric: Metric, axis: str, name: str, index: int, alone: bool
-) -> list[Line | Band]:
-    values = rows[metric.key] * metric.factor
-    numeric = _is_numeric(rows[axis])  # else there is nothing between two values to join over
-    grouped = values.groupby(rows[axis], sort=numeric)
-    middle, low, high = (grouped.quantile(share) for share in (0.5, 0.05, 0.95))
-    x = _axis_values(middle.index)
-    main = colour(index)
-    layers: list[Line | Band] = []
-    if alone and numeric and len(values) > len(middle):
-        layers.append(Band(x, low.to_numpy(), high.to_numpy(), "P5 to P95", main, 0.14))
-    bars = len(values) > len(middle) and not layers
-    layers.append(
-        Line(x, middle.to_numpy(), name, main, metric.suffix, metric.digits, dash(index),
-             2.0 if numeric else 0.0, markers=True, legend=not alone,
-             limits=(low.to_numpy(), high.to_numpy()) if bars else None)
-    )  # fmt: skip
-    if len(values) > len(middle):
+    for k, (name, part) in enumerate(parts):
+        values, main = part[metric.key] * metric.factor, colour(k)
+        # Of names there is nothing between two values to join over.
+        by_axis = values.groupby(part[axis], sort=numeric)
+        low, y, high = (by_axis.quantile(level) for level in (0.05, 0.5, 0.95))
+        x, ends = _values(y.index), (low.to_numpy(), high.to_numpy())
+        many, about = len(values) > len(y), (main, metric.suffix, metric.digits)
+        is_band = many and numeric and group is None
+        if is_band:
+            layers.append(Band(x, *ends, "P5 to P95", main, 0.14))
         layers.append(
-            Line(_axis_values(rows[axis]), values.to_numpy(), name, main, metric.suffix,
-                 metric.digits, markers_only=True, legend=False)
+            Line(x, y.to_numpy(), name, *about, dash(k), 2.0 if numeric else 0.0, markers=True,
+                 legend=group is not None, limits=ends if many and not is_band else None)
         )  # fmt: skip
-    return layers
+        if many:
+            layers.append(Line(_values(part[axis]), values.to_numpy(), name, *about,
+                               markers_only=True, legend=False))  # fmt: skip
+    label = short_name(axis).capitalize()
+    x_axis = _number_axis(label, rows[axis].to_numpy(float)) if numeric else Axis(label, "category")
+    return Panel(x_axis, Axis(metric.heading), tuple(layers), metric.name)
 
 
 def _number_axis(label: str, values: Float64Array) -> Axis:
@@ -258,24 +205,23 @@ def _is_numeric(values: pd.Series[Any]) -> bool:
     return values.dtype.kind in "iuf"
 
 
-def _axis_values(values: Any) -> Any:
+def _values(values: Any) -> Any:
     array = np.asarray(values)
     return array if array.dtype.kind in "iuf" else array.astype(str)
 
 
-def sweep_table(sweep: SweepData) -> Table:
+def _table(sweep: SweepData) -> Table:
     """Return the medians over seeds for each point of the axes."""
-    metrics, axes = present_metrics(sweep), list(sweep.axes)
-    by: Any = axes or (lambda _: "all")
+    metrics, by = _metrics(sweep), list(sweep.axes) or (lambda _: "all")
     figures: list[Figure] = []
-    points = list(sweep.finished.groupby(by, sort=False))  # in the order of the sweep's file
+    points: Any = list(sweep.finished.groupby(by, sort=False))  # in the order of the sweep's file
     moving = moving_axes(sweep.finished, sweep.axes)
     for _, part in points[:MAX_ROWS]:
-        item = point_name(part.iloc[0], moving)
-        figures.append(Figure(item or "all", len(part), quantity="runs", pattern="{:,.0f}"))
+        item = point_name(part.iloc[0], moving) or "all"
+        figures.append(Figure(item, len(part), quantity="runs", pattern="{:,.0f}"))
         figures += [
-            Figure(item or "all", float(part[m.key].median()) * m.factor, m.suffix,
-                   quantity=m.name, key=m.key, pattern=m.format)
+            Figure(item, float(part[m.key].median()) * m.factor, m.suffix, quantity=m.name,
+                   key=m.key, pattern=m.format)
             for m in metrics
         ]  # fmt: skip
     over = f", medians over {sweep.n_seeds} seeds" if sweep.n_seeds > 1 else ""
@@ -283,3 +229,154 @@ def sweep_table(sweep: SweepData) -> Table:
     if len(points) > MAX_ROWS:
         note += f" The first {MAX_ROWS} of {len(points)} points; summary.parquet holds all."
     return Table("Points of the sweep", tuple(figures), note, "Point")
+
+
+def _ensemble(sweep: SweepData) -> Section | None:
+    """Return how the load and the metrics spread; None where a sweep has no ensemble."""
+    if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
+        return None
+    spread, envelope = (
+        _read(sweep, name, columns)
+        for name, columns in ((ENSEMBLE_TABLE, _SPREAD), (ENVELOPE_TABLE, _ENVELOPE))
+    )
+    rows = sweep.finished.drop_duplicates("point")
+    moving, metrics = moving_axes(rows, sweep.axes), _metrics(sweep)
+    names = {int(row["point"]): point_name(row, moving) for _, row in rows.iterrows()}
+    found = [int(point) for point in spread["point"].unique() if point in names]
+    named = {point: names[point] for point in found[:MAX_POINTS]}
+    cut = spread["point"].nunique() - len(named)
+    by_point = {name: spread[spread["point"] == point] for point, name in named.items()}
+    shares = [_shares(of, name, metrics) for name, of in by_point.items()]
+    panels = tuple(panel for panel in shares if panel)
+    words = (
+        "How much of the variance over the members each draw causes alone, and what is left to the "
+        "seed and to draws together."
+    )
+    return Section(
+        "ensemble",
+        "Spread over seeds and draws",
+        (),
+        tuple(_spread_table(of, name, metrics) for name, of in by_point.items()),
+        (
+            *_envelopes(envelope, named),
+            *([Chart("shares", "Causes of the spread", words, panels)] if panels else []),
+        ),
+        (f"{cut} more points stand in {ENSEMBLE_TABLE}.",) if cut else (),
+    )
+
+
+def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame:
+    with open_parquet(sweep.folder / name, columns, remedy="run the sweep again") as file:
+        frame: pd.DataFrame = file.read().to_pandas()
+    return frame
+
+
+def _envelopes(envelope: pd.DataFrame, named: dict[int, str]) -> Iterator[Chart]:
+    unit = power_unit(float(envelope["max_w"].max()))
+    share = Axis("Share of the time [%]", range=(0, 100))
+    for kind, id_, title, axis, what in (
+        ("hour_of_week_mean", "envelope-week", "The typical week and its spread", WEEK_AXIS,
+         "Mean power by hour of the week"),
+        ("duration_curve", "envelope-duration", "Load duration and its spread", share,
+         "Power exceeded for a share of the time"),
+    ):  # fmt: skip
+        rows = envelope[(envelope["kind"] == kind) & envelope["point"].isin(list(named))]
+        ends = near_range(rows["min_w"].min() / unit.watts, rows["max_w"].max() / unit.watts)
+        power, panels = Axis(f"Facility power [{unit.power}]", range=ends), []
+        for point, name in named.items():
+            of = rows[rows["point"] == point]
+            at = of["at"].to_numpy()
+            x = since_monday((at * MS_PER_H).astype(np.int64)) if axis is WEEK_AXIS else at * 100
+            p5, p50, p95, low, high = (of[level].to_numpy() / unit.watts for level in _LEVELS)
+            panels.append(
+                Panel(axis, power, (
+                    Band(x, low, high, "all members", PEAK, 0.18, unit.power, 3, "lowest",
+                         "highest"),
+                    Band(x, p5, p95, "P5 to P95", colour(0), 0.3, unit.power, 3, "P5", "P95"),
+                    Line(x, p50, "median", colour(0), unit.power, 3),
+                ), name)
+            )  # fmt: skip
+        if any(len(panel.layers[0].x) > 1 for panel in panels):
+            words = f"{what}, over the members of a point, at each place of the axis for itself."
+            yield Chart(id_, title, words, tuple(panels))
+
+
+def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Table:
+    by_metric = rows.set_index("metric").to_dict("index")
+    figures = []
+    for m in metrics:
+        if of := by_metric.get(m.key):
+            figures += [Figure(m.heading, float(of[p]) * m.factor, quantity=p.upper(),
+                               pattern=m.format) for p in _PERCENTILES]  # fmt: skip
+            figures += [Figure(m.heading, float(of[f"seeds_for_{what}"]), pattern="{:,.0f}",
+                               quantity=f"seeds for the {what.replace('p', 'P')}")
+                        for what in ("mean", "p95")]  # fmt: skip
+    title = f"Spread over {int(rows['n'].max())} members" + (f": {name}" if name else "")
+    return Table(
+        title,
+        tuple(figures),
+        "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to the accuracy "
+        "that the sweep asks for (1 % by default); ensemble.json describes the method.",
+        "Metric",
+    )
+
+
+def _shares(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Panel | None:
+    """Return the share of the variance that each draw causes; None where nothing is drawn."""
+    of, keys = rows.set_index("metric"), [key for key in rows.columns if key.startswith(SHARE)]
+    found = [m for m in metrics if m.key in of.index and of.loc[m.key, keys].notna().all()]
+    if not keys or not found:
+        return None
+    values: Any = of.loc[[metric.key for metric in found], keys] * 100
+    x = np.array([metric.label for metric in found])
+    bars = tuple(
+        Bars(x, values[key].to_numpy(float), short_name(key.removeprefix(SHARE)), colour(k), "%", 0)
+        for k, key in enumerate(keys)
+    )
+    y = Axis("Share of the variance [%]", range=(0, 100))
+    return Panel(Axis("Metric", "category"), y, bars, name, wide=True)
+
+
+Verdicts = dict[str, tuple[str, LimitReport]]
+"""By run: the name of its point, and the report."""
+
+
+def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
+    """Check every finished run of a sweep against limits."""
+    found, moving = {}, moving_axes(sweep.finished, sweep.axes)
+    for _, row in sweep.finished.iterrows():
+        place = sweep.folder / RUNS_FOLDER / str(row["run"])
+        if not (place / FACILITY_FILE).is_file():
+            raise InputError(
+                f"{place}: keeps no power series to check against limits; sweep with 'keep: series'"
+            )
+        report = open_run(place).limits(limits)
+        found[str(row["run"])] = (point_name(row, moving) or "all", report)
+    return found
+
+
+def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
+    """Return the share of runs in violation at each point; None where no limits are asked for."""
+    tables, notes = [], list[str]()
+    for name in names:
+        limits = load_limits(name)
+        found = sweep_verdicts(sweep, limits)
+        notes += filter(None, (limits.origin, *limits.notes))
+        figures: list[Figure] = []
+        for point in dict.fromkeys(point for point, _ in found.values()):
+            counts = Counter(str(report.verdict) for of, report in found.values() if of == point)
+            cells = {"runs": counts.total(), **{verdict: counts[verdict] for verdict in VERDICTS}}
+            figures += [Figure(point, n, quantity=q, pattern="{:,.0f}") for q, n in cells.items()]
+            share = 100 * counts["not met"] / counts.total()
+            figures.append(Figure(point, share, "%", "", "share not met", pattern="{:.1f}"))
+        title = f"{limits.name or name}: {share_line(found)}"
+        tables.append(Table(title, tuple(figures), first="Point"))
+    return Section("limits", "Limits", (), tuple(tables), (), tuple(notes)) if tables else None
+
+
+def share_line(found: Verdicts) -> str:
+    """Return how many of all runs have each verdict."""
+    counts = Counter(str(report.verdict) for _, report in found.values())
+    others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
+    n, share = counts.total(), 100 * counts["not met"] / max(counts.total(), 1)
+    return f"not met in {counts['not met']} of {plural(n, 'run')} ({share:.1f} %), {others}"

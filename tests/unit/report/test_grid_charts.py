@@ -18,8 +18,7 @@ from diploee.errors import InputError
 from diploee.reports.build import build_report
 from diploee.reports.common import near_range
 from diploee.reports.data import read_run
-from diploee.reports.grid_charts import grid_view, power_from, worst_window_psd
-from diploee.units import KILOWATT
+from diploee.reports.grid_charts import worst_window_psd
 
 WAVE_S = 20.0
 """Period at which the training jobs of `fine_folder` swing."""
@@ -64,11 +63,11 @@ def test_run_without_swings_has_no_empty_figure(copied: Path) -> None:
 
 
 def test_worst_windows_of_the_series_have_the_band_levels_of_the_metrics(fine_folder: Path) -> None:
-    view = grid_view(read_run(fine_folder), KILOWATT)
-    assert view is not None
-    df_hz = view.block["spectrum"]["frequency_resolution_hz"]
-    for band in view.block["spectrum"]["bands"]:
-        frequency_hz, psd = worst_window_psd(view, band)
+    run = read_run(fine_folder)
+    block = run.metrics["grid"]["spectrum"]
+    df_hz = block["frequency_resolution_hz"]
+    for band in block["bands"]:
+        frequency_hz, psd = worst_window_psd(run, band)
         assert np.sqrt(psd.sum() * df_hz) == pytest.approx(band["rms_max_mw"], rel=1e-4)
         assert frequency_hz[psd.argmax()] == pytest.approx(band["worst_window_strongest_hz"])
 
@@ -86,18 +85,21 @@ def test_spectrum_pins_the_period_that_the_jobs_have(fine_folder: Path) -> None:
     assert all(np.isfinite(layer.y).all() for layer in layers if layer.name)
 
 
-def test_series_is_read_from_the_row_groups_that_hold_it(copied: Path) -> None:
+def test_worst_window_is_read_from_the_row_groups_that_hold_it(copied: Path) -> None:
     path = copied / "facility.parquet"
     table = pq.read_table(path)
-    expected = table.column("facility_power_w").to_numpy().astype(np.float64)
+    band = metrics_of(copied)["grid"]["spectrum"]["bands"][0]
+    found = []
     for size in (997, table.num_rows):
         pq.write_table(table, path, row_group_size=size)
         run = read_run(copied)
-        found = power_from(run, "2018-01-01T00:10:00-07:00", 6_000)
-        np.testing.assert_array_equal(found, expected[6_000:12_000])
-        assert power_from(run, "2018-01-01T01:59:00-07:00", 6_000).size == 600
+        found.append(worst_window_psd(run, band | {"worst_window": "2018-01-01T00:10:00-07:00"})[1])
+        late = band | {"worst_window": "2018-01-01T01:59:00-07:00"}
+        assert worst_window_psd(run, late)[1].size == 0
         with pytest.raises(InputError, match=r"grid\.spectrum: 2017-12-31.* lies outside the run"):
-            power_from(run, "2017-12-31T23:00:00-07:00", 1)
+            worst_window_psd(run, band | {"worst_window": "2017-12-31T23:00:00-07:00"})
+    np.testing.assert_array_equal(*found)
+    assert found[0].size
 
 
 def test_duration_curve_keeps_the_resolution_of_a_run_that_is_averaged_on_reading(
@@ -135,7 +137,7 @@ def test_every_event_window_is_a_panel_with_its_title_and_its_power(fine_folder:
 def test_a_page_holds_no_more_of_an_event_window_than_it_shows(
     fine_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.reports.event_window_charts.MAX_ROWS", 400)
+    monkeypatch.setattr("diploee.reports.event_charts.MAX_ROWS", 400)
     for panel in chart_of(fine_folder, "zooms").panels:
         assert panel.layers[0].x.size <= 400
         assert panel.x.range is not None

@@ -68,15 +68,18 @@ def test_an_axis_is_of_the_kind_of_its_values(tmp_path: Path, nodes: list[Any], 
     assert {panel.x.kind for panel in chart.panels} == {kind}
 
 
-def test_many_lines_become_panels_of_one_scale(tmp_path: Path) -> None:
-    report = written(tmp_path / "s", [8, 64], [0.2, 0.4, 0.6, 0.8])
-    (chart,) = (chart for chart in report.charts if chart.title == "Mean power against n nodes")
-    assert [panel.title for panel in chart.panels] == [
-        f"target utilization {level}" for level in (0.2, 0.4, 0.6, 0.8)
-    ]
-    assert len({panel.y.range for panel in chart.panels}) == 1
+def test_lines_of_another_axis_have_colours_of_their_own_or_are_pooled(tmp_path: Path) -> None:
+    for n_levels, named in ((4, True), (9, False)):
+        levels = [round(0.1 * k, 1) for k in range(1, n_levels + 1)]
+        report = written(tmp_path / f"s{n_levels}", [8, 64], levels)
+        (chart,) = (chart for chart in report.charts if chart.title == "Metrics against n nodes")
+        medians = [layer for layer in chart.panels[0].layers if getattr(layer, "markers", False)]
+        assert len({layer.colour for layer in medians}) == len(medians) == (4 if named else 1)
+        assert [layer.name for layer in medians] == (
+            [f"target utilization {level}" for level in levels] if named else ["median"]
+        )
     (band,) = (layer for layer in chart.panels[0].layers if isinstance(layer, Band))
-    runs = np.array([0.2, 0.3, 0.4])
+    runs = [level + seed / 10 for level in levels for seed in range(3)]
     assert [band.low[0], band.high[0]] == pytest.approx(np.percentile(runs, [5, 95]))
 
 
