@@ -20,6 +20,7 @@ COMMANDS = {
         "run": "run:run_command",
         "scenarios": "scenarios:scenarios_app",
         "profiles": "profiles:profiles_app",
+        "weather": "weather:weather_command",
     },
     "Look": {
         "report": "report:report_command",

@@ -30,7 +30,7 @@ from diploee.errors import StageError
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
-from diploee.measures.distribution import Energy, HoursAbove, Most
+from diploee.measures.distribution import Energy, Most
 from diploee.metric import Metric
 from diploee.model import SCALES, Share
 from diploee.tables import Float64Array, Int64Array
@@ -57,8 +57,6 @@ class SolarSpec(StageSpec):
         Metric("solar.energy_mwh", "MWh", "energy that the solar plant gave", "{:,.1f}",
                view="table"),
         Metric("solar.max_mw", "MW", "highest output of the solar plant"),
-        Metric("solar.capacity_factor", "%", "mean output over the panels' rating", "{:.1f}",
-               "of the run, not of a year unless it is one", "table", 100),
     )  # fmt: skip
     boundary: ClassVar[str | None] = "behind a solar plant"
     comes_again: ClassVar[bool] = True
@@ -147,25 +145,10 @@ class _Solar:
 
     def meter(self) -> ColumnMeter:
         """Return what measures what it gives."""
-        return _SolarMeter(self.spec)
-
-
-class _SolarMeter(ColumnMeter):
-    """Measures a solar plant."""
-
-    def __init__(self, spec: SolarSpec) -> None:
-        super().__init__({
+        return ColumnMeter({
             "solar.energy_mwh": (Energy(), "solar_w"),
             "solar.max_mw": (Most(per=W_PER_MW), "solar_w"),
-            "hours": (HoursAbove(-1.0), "solar_w"),
         })  # fmt: skip
-        self._dc_mw = spec.dc_mw
-
-    def values(self) -> dict[str, float | None]:
-        """Return the metrics."""
-        found = super().values()
-        rated_mwh = (found.pop("hours") or np.nan) * self._dc_mw
-        return {**found, "solar.capacity_factor": (found["solar.energy_mwh"] or 0.0) / rated_mwh}
 
 
 def pvwatts_w(spec: SolarSpec, sun: Sun) -> Float64Array:

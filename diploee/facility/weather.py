@@ -90,6 +90,7 @@ class WeatherYear:
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # where it is from, in a few words
     sun: SunYear | str = "it has no irradiance"  # irradiance, or why there is none
+    years: tuple[int, ...] = ()  # calendar years that its records are of, where it says so
 
     def shifted(self, offset_k: float) -> WeatherYear:
         """Return it warmer by some kelvin at the same relative humidity and pressure.
@@ -103,7 +104,7 @@ class WeatherYear:
         dry_c = self.dry_bulb_c + offset_k
         return WeatherYear(
             dry_c, wet_bulb_c(dry_c, humidity, self.pressure_pa), self.pressure_pa,
-            self.first_ms, self.zone, f"{self.source}, {offset_k:+g} K", self.sun,
+            self.first_ms, self.zone, f"{self.source}, {offset_k:+g} K", self.sun, self.years,
         )  # fmt: skip
 
     def over(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:

@@ -58,6 +58,7 @@ class _Format(NamedTuple):
     zone: str
     pressure: tuple[str, float]
     minutes: Callable[[pd.DataFrame], Int64Array]
+    years: Callable[[pd.DataFrame], pd.Series]
     middle: float  # of what a record of irradiance is the mean of, from its stamp, in records
 
 
@@ -86,15 +87,15 @@ def _minutes(
 _FORMATS = {
     "epw": _Format(
         "EPW", lambda io_, file: io_.read_epw(file), 8, "TZ", ("atmospheric_pressure", 1.0),
-        _by_columns(("month", "day", "hour")), -0.5,
+        _by_columns(("month", "day", "hour")), lambda data: data["year"], -0.5,
     ),
     "tmy3": _Format(
         "TMY3", lambda io_, file: io_.read_tmy3(file), 2, "TZ", ("pressure", 100.0), _by_stamp,
-        -0.5,
+        lambda data: data["Date (MM/DD/YYYY)"].str[-4:], -0.5,
     ),
     "psm": _Format(
         "NSRDB", lambda io_, file: io_.read_nsrdb_psm4(file), 3, "Time Zone", ("pressure", 100.0),
-        _by_columns(("Month", "Day", "Hour", "Minute")), 0.0,
+        _by_columns(("Month", "Day", "Hour", "Minute")), lambda data: data["Year"], 0.0,
     ),
 }  # fmt: skip
 
@@ -124,6 +125,7 @@ def read_weather(path: Path) -> WeatherYear:
         frame, head = form.read(_pvlib(path), io.StringIO(text.data.decode()))
         minutes = form.minutes(frame)
         zone = timezone(timedelta(hours=float(head[form.zone])))
+        years = sorted(set(form.years(frame).astype(int).tolist()))
     lines = text.filled_lines(0)[form.n_head :]
     if not len(frame) or len(frame) > lines.size:
         raise LogFormatError(f"{path}: not a whole {form.name} file: it has no rows of records")
@@ -166,7 +168,43 @@ def read_weather(path: Path) -> WeatherYear:
         zone,
         f"{form.name} file {path.name}",
         sun,
+        tuple(years),
     )
+
+
+DESIGN_PERCENT = (0.4, 1.0, 2.0)
+RETURN_YEARS = (5, 10, 20, 50)
+
+
+def read_design(path: Path) -> dict[str, Any] | None:
+    """Return the design conditions in the head of an EPW file; None where there are none known.
+
+    Dry and wet bulbs [deg C] exceeded in `DESIGN_PERCENT` of all hours, the highest dry bulb of a
+    year in the mean and once in `RETURN_YEARS`, and the highest wet bulb on record, which has no
+    return period. The order is that of ASHRAE's handbooks: of 2009 and 2013 with the highest wet
+    bulb among the extremes, of 2017 and 2021 behind the cooling conditions [S: files of Denver and
+    Munich].
+    """
+    first, second = [*read_bytes(path)[:4096].decode("latin-1").split("\n"), "", ""][:2]
+    parts = [part.strip() for part in second.split(",")]
+    if not (first.startswith("LOCATION,") and {"Cooling", "Extremes"} <= set(parts)):
+        return None
+    at, end = parts.index("Cooling") + 1, parts.index("Extremes")
+    try:
+        cooling, extremes = (list(map(float, of)) for of in (parts[at:end], parts[end + 1 :]))
+    except ValueError:
+        return None
+    if len(cooling) != 32 or len(extremes) not in (15, 16):
+        return None
+    highest_wet_c = extremes.pop(3) if len(extremes) == 16 else cooling[31]
+    return {
+        "source": parts[2],
+        "dry_bulb_c": dict(zip(DESIGN_PERCENT, cooling[2:8:2], strict=True)),
+        "wet_bulb_c": dict(zip(DESIGN_PERCENT, cooling[8:14:2], strict=True)),
+        "yearly_dry_bulb_c": extremes[4],
+        "dry_bulb_once_in_years_c": dict(zip(RETURN_YEARS, extremes[8::2], strict=True)),
+        "highest_wet_bulb_c": highest_wet_c,
+    }
 
 
 def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYear | str:

@@ -27,6 +27,7 @@ from damages import a_device
 from killing import ended, kill_at, kills, n_steps
 from samples import AZURE, MLPERF, WATTAMETER, synthetic_sample
 from text_readers import READERS
+from weather_writers import write_epw
 
 from diploee.cli.helped import EXAMPLES
 from diploee.importers.power_logs.formats import read_profiles
@@ -135,6 +136,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     nvidia_smi = next(reader for reader in READERS if reader.name == "power-nvidia-smi")
     (folder / "nvidia-smi").write_text(nvidia_smi.text, "utf-8")
+    write_epw(folder / "weather.epw")
     synthetic_sample(folder, MLPERF)
     synthetic_sample(folder, AZURE).rename(folder / "azure.csv")
     node = folder / "nlr" / "00_raw_datasets" / "training_tune" / "1node"
@@ -270,6 +272,7 @@ READING = (
     "profiles list --profiles {site}/library",
     "profiles check {site}/library",
     "profiles compare {site}/library {site}/library",
+    "weather {site}/weather.epw",
 )
 """Commands that print a result, beside those that write one."""
 NO_RESULT = {"scenarios show", "schema", "profiles record"}
