@@ -10,12 +10,15 @@ which it is written, the mean of its steps.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Protocol
+
+import numpy as np
 
 from diploee.annexes import annex
 from diploee.columns import Columns, catalogue
@@ -27,10 +30,11 @@ from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
+from diploee.metrics.bands import Readings
 from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
 from diploee.power.blocks import PowerModel, Window, device_block, power_stream
-from diploee.profiles import Provenance
+from diploee.power.segments import Segments
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Update
 from diploee.scenario import Scenario
@@ -39,7 +43,7 @@ from diploee.schedule.context import Controller
 from diploee.schedule.schedule import Engine
 from diploee.site import open_stages, power_model
 from diploee.tables import concat
-from diploee.units import MS_PER_DAY
+from diploee.units import MS_PER_DAY, MS_PER_S
 
 STEPS_OF_BLOCK = 1 << 16
 """Steps that pass the stages at a time where they are finer than the resolution."""
@@ -67,6 +71,8 @@ class Line:
     is_measured: bool = False  # whether its power without control is a column beside its own
     # The same site under no controller; it is its own where none acts
     undisturbed: Line | None = None
+    # Weighted time that each profile was played [ms]
+    _played_ms: Counter[int] = field(default_factory=Counter, init=False)
 
     @classmethod
     def open(
@@ -138,11 +144,21 @@ class Line:
         return () if self.services is None else self.services.plans
 
     @property
-    def readings(self) -> list[Provenance]:
-        """Provenance of the profiles that the loads may play."""
+    def readings(self) -> list[Readings]:
+        """Limits of the profiles that the loads may play."""
         loads = (*self.loads, *(self.undisturbed.loads if self.undisturbed else ()))
         used = sorted(set[int]().union(*(load.profile_ids for load in loads)))
-        return [self.model.library.entries[index].provenance for index in used]
+        library = self.model.library
+        return [Readings.of(library.entries[i].provenance, library.ids[i]) for i in used]
+
+    @property
+    def energy_j(self) -> dict[str, float]:
+        """Energy of each profile in the windows that were passed, at its mean power [J], by id."""
+        library = self.model.library
+        return {
+            library.ids[i]: library[i].mean_power_w * weighted_ms / MS_PER_S
+            for i, weighted_ms in self._played_ms.items()
+        }
 
     @property
     def block_ms(self) -> int:
@@ -154,9 +170,19 @@ class Line:
         clock, jobs = self.scenario.clock, self.jobs
         ends_ms = jobs.edges(window_days)
         for begin_ms, end_ms in pairwise(chain([clock.begin_ms], ends_ms)):
-            yield concat([load.between(begin_ms, end_ms) for load in self.loads]), end_ms
+            segments = concat([load.between(begin_ms, end_ms) for load in self.loads])
+            self._count(segments)
+            yield segments, end_ms
             done = (end_ms - clock.begin_ms) / clock.simulated_ms
             update(done, f"{clock.wall.at(end_ms):%Y-%m-%d}  {jobs.n_drawn:,} jobs")
+
+    def _count(self, segments: Segments) -> None:
+        """Count how long each profile is played within the run."""
+        begin_ms, end_ms = np.clip(
+            (segments.start_ms, segments.end_ms), 0, self.scenario.horizon_ms
+        )
+        weighted_ms = np.bincount(segments.profile_id, segments.weight * (end_ms - begin_ms))
+        self._played_ms.update({int(i): float(weighted_ms[i]) for i in np.flatnonzero(weighted_ms)})
 
     def blocks(
         self, windows: Iterator[Window], n_threads: int | None, executor: Executor | None

@@ -266,7 +266,7 @@ class _Taken:
     def metrics_found(self, watch: Stopwatch) -> dict[str, Any]:
         """Return the metrics after the run, and write the event windows that were found."""
         line = self._line
-        found = self._metrics.blocks(line.loads)
+        found = self._metrics.blocks(line.loads, line.energy_j)
         if self._extremes is not None:
             found["grid"]["at_step"] = self._extremes.block()
         if self._flexibility is not None:

@@ -210,6 +210,7 @@ def _show_profile(
 def _facts(profile: PowerProfile) -> dict[str, str]:
     """Return what there is to say about a profile, each under a short label."""
     from diploee.errors import printable
+    from diploee.metrics.bands import NO_METER
 
     origin, mean_kw = profile.provenance, profile.mean_power_w / 1000
     window_s = origin.averaging_window_s
@@ -224,9 +225,12 @@ def _facts(profile: PowerProfile) -> dict[str, str]:
         "boundary": origin.power_boundary,
         "hardware": _hardware(origin),
         "phases": _phases(origin),
-        "readings": f"every {origin.sampling_interval_s:g} s, averaged over "
+        "readings": NO_METER
+        if origin.bandwidth_hz is None
+        else f"every {origin.sampling_interval_s:g} s, averaged over "
         f"{'unknown times' if window_s is None else f'{window_s:g} s'}, "
         f"bandwidth {origin.bandwidth_hz:g} Hz",
+        "meter": "" if origin.meter is None else origin.meter.words,
         "source": origin.source,
         "licence": origin.licence,
         "notes": origin.notes,

@@ -105,7 +105,8 @@ def _import_nvidia_smi_command(
 
     Reads the output of nvidia-smi --query-gpu=timestamp,power.draw,index
     --format=csv -lms 100, with units or without. power.draw is an average
-    over 1 s on most GPUs; power.draw.instant is not, and goes before it.
+    over 1 s on the H100 and H200, and goes before power.draw.instant, whose
+    readings fold what is faster. A column 'name' says the GPU, else --gpu.
     """
     _import(files, "nvidia-smi", out, force, new, as_json)
 
@@ -193,6 +194,7 @@ def _import(
 ) -> None:
     """Add profiles to a library and say what was imported and repaired."""
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
+    from diploee.metrics.bands import Readings
 
     with naming_options(**OPTIONS):
         profiles = read_profiles(files, source_format, **new.model_dump())
@@ -202,9 +204,14 @@ def _import(
         print_result({"written": places, "skipped": [asdict(run) for run in skipped]})
         return
     for profile, place in zip(profiles, places, strict=True):
+        found = Readings.of(profile.provenance)
         typer.echo(
             f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
             f"mean {profile.mean_power_w:,.1f} W"
+        )
+        typer.echo(
+            f"  {found.why}: levels trusted to {found.reach.trusted_hz:.2g} Hz, flagged to "
+            f"{found.reach.flagged_hz:.2g} Hz"
         )
         for cause, n in profile.provenance.counts.items():
             if n:

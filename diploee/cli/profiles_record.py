@@ -88,9 +88,7 @@ def _recorder(interval_s: float) -> tuple[str, list[str]]:
         return "wattameter", [wattameter, "--tracker", f"{interval_s:g},nvml-power,rapl"]
     why = "RAPL can't be read" if wattameter else "for these: pip install 'diploee[record]'"
     typer.echo(f"diploee: recording GPUs with nvidia-smi, no CPUs ({why})", err=True)
-    fields = subprocess.run([smi, "--help-query-gpu"], capture_output=True, check=False).stdout
-    column = "power.draw.instant" if b"power.draw.instant" in fields else "power.draw"
-    query = [f"--query-gpu=timestamp,index,{column}", "--format=csv", "-f", "nvidia-smi.csv"]
+    query = ["--query-gpu=timestamp,index,name,power.draw", "--format=csv", "-f", "nvidia-smi.csv"]
     return "nvidia-smi", [smi, *query, "-lms", f"{1000 * interval_s:.0f}"]
 
 

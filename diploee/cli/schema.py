@@ -105,14 +105,20 @@ give the share of runs in violation.
 |---|---|---|
 | met | what such a model covers of it is seen over a year, and nothing beyond it | 0 |
 | not met | something is seen beyond the limit, however little of the rule is seen | 3 |
-| inconclusive | nothing is seen beyond it, by a step too coarse or in a part of a year | 4 |
+| inconclusive | nothing is seen beyond it, or too little: the reason says what is missing | 4 |
 
 The exit code is 0 without `--fail`. A verdict is on what this kind of model covers: power from
 profiles with the detail of their meters, in steps of 0.1 s at best. What of a limit lies beyond is
-said beside the verdict ("to 0.44 Hz on measured detail"), and a limit that lies wholly beyond, or
-of which the source gives no figure, is *not covered*. An inconclusive one says what is missing: a
-finer step, which `run --limits` takes, a whole year, or a contract. Where a run made without limits
-is coarser than a limit needs, its event windows at 0.1 s (`--event-windows`) are looked at as well.
+said beside the verdict ("to 0.44 Hz on measured detail; means over 1 s ('p') decide"), and a limit
+that lies wholly beyond, or of which the source gives no figure, is *not covered*. The weakest meter
+of the profiles decides (`docs/profiles.md`); a synthetic profile has none. A note gives the share
+that each limit holds of the energy of jobs and services.
+
+An inconclusive limit says what is missing: a finer step, which `run --limits` takes, a whole year,
+a contract, or profiles of another meter. Where readings fold, as those of an A100 every 0.1 s,
+lines, bands, and swings and ramps over less than 100 readings are inconclusive, as faster swings
+may be what they show; peaks and energy keep their verdicts. Where a run made without limits is
+coarser than a limit needs, its event windows at 0.1 s (`--event-windows`) are looked at as well.
 They can show a violation; as they are the worst windows only, they never show that a limit is met.
 
 A percentage of the peak is of `contract_mw` at the point of interconnection, else of the peak of a

@@ -1,16 +1,17 @@
 """Bands: what frequencies the profiles support, and the levels and lines that the load has there.
 
-A reading averaged over a window w has the gain sinc(f w): 0.90 at 0.25/w and 0.71 (half the power)
-at 0.44/w. What lies below 0.25/w is trusted, up to the half-power frequency it is flagged, above it
-nothing is claimed; a step over less than two windows is a lower bound. The run's own interval means
-are one more average, and alias near their Nyquist frequency. Nothing here supports a claim on
-flicker, torsion or harmonics.
+Window and sampling of the readings together decide (`diploee.profiles.meters`): what is trusted,
+what is flagged, and that above it nothing is claimed; a step over less than two windows or samples
+is a lower bound. The run's own interval means are one more average, and alias near their Nyquist
+frequency. Synthetic profiles have no meter: there the run's step decides. Nothing here supports a
+claim on flicker, torsion or harmonics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,18 +20,26 @@ from diploee.clock import WallClock
 from diploee.measures.spectrum import RESOLUTION_HZ, STRIDE_MS, WINDOW_MS, BandRms, strongest_lines
 from diploee.metric import Metric
 from diploee.profiles import Provenance
-from diploee.profiles.resample import HALF_POWER_FREQUENCY
+from diploee.profiles.meters import (
+    FLAGGED_WINDOWS,
+    RESTORED_TRUSTED,
+    TRUSTED_WINDOWS,
+    UNKNOWN_WINDOW_S,
+    Meter,
+    Reach,
+    reach,
+)
 from diploee.units import MS_PER_S
 
-TRUSTED_WINDOWS = 0.25
-"""Frequency times averaging window up to which a band is trusted: gain 0.90 or more."""
 FLAGGED_STEPS = 0.4
 """Frequency times resolution up to which a band is reported at all: 80 % of Nyquist."""
 TRUSTED_OF_BANDWIDTH = 0.8
 """Part of the provenance's bandwidth that is trusted, where no averaging window limits it."""
-UNKNOWN_WINDOW_S = 1.0
-"""ASSUMPTION: profiles without provenance were read as the published ones, 1 s averages."""
-UNKNOWN_BANDWIDTH_HZ = 0.44
+FOLDED_SAMPLES = 100
+"""Means over this many readings that fold hold a tenth of their rms, or less.
+
+ASSUMPTION [A]: the power is white beyond half of their rate, so that n readings leave 1/sqrt(n).
+"""
 
 BANDS_HZ: tuple[tuple[float, float], ...] = (
     (0.001, 0.01),
@@ -42,6 +51,7 @@ BANDS_HZ: tuple[tuple[float, float], ...] = (
 )
 """Bands that are reported where they are supported [Hz]; the lower edge belongs to a band."""
 
+NO_METER, NO_PROFILE = "synthetic, no meter", "no profile, so means over 1 s"
 NO_CLAIM = "no claim on flicker, torsion or harmonics; a playback supports no fault study"
 
 BANDWIDTH_METRICS = (
@@ -56,9 +66,18 @@ BANDWIDTH_METRICS = (
         "{:g}",
     ),
     Metric("grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"),
+    Metric("grid.bandwidth.of_profiles.<name>.profiles", "profiles", "profiles: <name>", "{:,.0f}"),
+    Metric("grid.bandwidth.of_profiles.<name>.trusted_hz", "Hz", "trusted frequency: <name>",
+           "{:.3g}"),
+    Metric("grid.bandwidth.of_profiles.<name>.flagged_hz", "Hz", "flagged frequency: <name>",
+           "{:.3g}"),
+    Metric("grid.bandwidth.of_profiles.<name>.energy_share", "1",
+           "share of the energy of jobs and services: <name>", "{:.3f}"),
 )  # fmt: skip
 
+NONE: Mapping[str, float] = MappingProxyType({})
 _ROUNDING = 1e-9
+_HZ = ("trusted_hz", "flagged_hz")
 
 Status = Literal["supported", "flagged", "absent"]
 
@@ -66,9 +85,52 @@ Status = Literal["supported", "flagged", "absent"]
 class Readings(NamedTuple):
     """The part of a profile's provenance that limits what can be said."""
 
-    averaging_window_s: float | None  # that each reading is averaged over; None where unknown
-    bandwidth_hz: float  # highest frequency that the readings support
-    kind: str = "measured"  # `reference` where they are synthesised
+    reach: Reach
+    why: str  # what limits them
+    window_s: float = 0.0  # that each is averaged over; 0 for none
+    interval_s: float = 0.0  # between two; 0 for none
+    is_synthesised: bool = False
+    names: tuple[str, ...] = ()  # of the profiles
+
+    @property
+    def named(self) -> str:
+        """Cause of the limit, with the profiles."""
+        return f"{self.why} ({_listed(self.names)})" if self.names else self.why
+
+    @classmethod
+    def of(cls, origin: Provenance | Mapping[str, Any], name: str = "") -> Readings:
+        """Return what limits a profile, by its provenance, or that in a manifest."""
+        has = origin if isinstance(origin, Mapping) else vars(origin)
+        most_hz, names = has["bandwidth_hz"], (name,) if name else ()
+        if most_hz is None:
+            return cls(reach(0.0, 0.0), NO_METER, is_synthesised=True, names=names)
+        meter = has.get("meter")
+        if meter is None:
+            meter = Meter(
+                window_s=has["averaging_window_s"], polled_s=has.get("sampling_interval_s")
+            )
+        elif isinstance(meter, Mapping):
+            meter = Meter(**meter)
+        is_reference = has.get("kind") == "reference"
+        window_s, interval_s, found = meter.window_s, meter.interval_s, meter.reach
+        if window_s is None:
+            window_s = FLAGGED_WINDOWS / most_hz
+        why = f"means over {window_s:.3g} s"
+        is_given = found and has.get("meter") and most_hz > found.flagged_hz
+        if found is None or is_reference or is_given or not interval_s:
+            by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
+            found = Reach(by_window_hz, most_hz, max(2 * window_s, 0.5 / most_hz), False)
+            why = f"{most_hz:.3g} Hz given on import" if is_given else why
+        elif found.is_sampled:
+            why = f"readings every {interval_s:.3g} s{'' if found.flagged_hz else ' fold'}"
+        if (restored_hz := has.get("restored_hz")) is not None:
+            trusted_hz, flagged_hz = RESTORED_TRUSTED * restored_hz, restored_hz
+            why = f"{why}, restored to {restored_hz:.2g} Hz"
+        else:
+            trusted_hz = min(found.trusted_hz, TRUSTED_OF_BANDWIDTH * most_hz)
+            flagged_hz = min(found.flagged_hz, most_hz)
+        found = found._replace(trusted_hz=trusted_hz, flagged_hz=flagged_hz)
+        return cls(found, why, window_s, interval_s, is_reference, names)
 
 
 @dataclass(frozen=True)
@@ -85,6 +147,8 @@ class Support:
     detail_hz: float = np.inf
     is_synthesised: bool = False
     interpolated_s: float = 0.0  # within which a source is interpolated between records
+    # What the profiles show, those of one limit together, the weakest first
+    readings: tuple[Readings, ...] = ()
 
     def at_resolution(self, step_ms: int) -> Support:
         """Return what is left in a series of interval means."""
@@ -104,6 +168,8 @@ class Support:
             return "supported", ""
         if high_hz <= self.flagged_hz * (1 + _ROUNDING):
             return "flagged", f"above {self.trusted_hz:.3g} Hz levels read low or alias"
+        if self.folded:
+            return "absent", self.folded
         if high_hz > self.readings_hz * (1 + _ROUNDING):
             return "absent", f"the profiles support nothing above {self.readings_hz:.3g} Hz"
         return "absent", f"the run's resolution of {self.step_s:g} s does not hold it"
@@ -126,20 +192,35 @@ class Support:
         """Reason in words why less than all is seen where a source is interpolated."""
         return f"clouds are not seen within the weather's records of {self.interpolated_s:g} s"
 
+    @property
+    def folded(self) -> str:
+        """Reason in words why folding leaves nothing of any band; empty where it does not."""
+        if self.readings_hz:
+            return ""
+        return f"{self.readings[0].named}: fast swings show as slow ones"
+
+    @property
+    def smears(self) -> str:
+        """Reason in words why steps are lower bounds."""
+        most = max(self.readings, key=lambda of: of.reach.min_step_s)
+        return f"{most.named} smear steps under {self.min_step_s:g} s"
+
     def scope(self, high_hz: float, seen_hz: float) -> str:
         """Return on what detail a band up to `high_hz` is seen to `seen_hz`, where not on all."""
         if self.is_interpolated(1 / high_hz):
             return f"a lower bound: {self.interpolation}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
             return ""
-        words = f"to {min(self.readings_hz, seen_hz):.2g} Hz on measured detail"
+        kind = "restored" if "restored" in self.readings[0].why else "measured"
+        words = f"to {min(self.readings_hz, seen_hz):.2g} Hz on {kind} detail"
         if self.detail_hz > self.readings_hz and seen_hz > self.readings_hz:
             of = "synthesised" if self.is_synthesised else "finer"
             words += f", to {min(self.detail_hz, seen_hz):.2g} Hz on {of} detail"
-        return words
+        return f"{words}; {self.readings[0].named} decide"
 
-    def block(self) -> dict[str, Any]:
-        """Return the `bandwidth` block."""
+    def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
+        """Return the `bandwidth` block, with the energy that each profile gave, by name."""
+        whole_j = sum(energy_j.values())
         interpolated = {"interpolated_s": self.interpolated_s} if self.interpolated_s else {}
         return {
             "trusted_hz": self.trusted_hz,
@@ -149,17 +230,28 @@ class Support:
             "averaging_window_s": self.averaging_window_s,
             "resolution_s": self.step_s,
             "note": NO_CLAIM,
+            "of_profiles": [
+                {
+                    "name": of.why,
+                    "profiles": len(of.names),
+                    **({} if of.why == NO_METER else dict(zip(_HZ, of.reach, strict=False))),
+                    "energy_share": sum(energy_j.get(name, 0.0) for name in of.names) / whole_j
+                    if whole_j
+                    else None,
+                    "note": _listed(of.names),
+                }
+                for of in self.readings
+                if of.names
+            ],
         }
 
 
 def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
     """Return what limits the profiles and measured samples of a run, from its manifest."""
-    origins = [entry["provenance"] for entry in manifest.get("profiles", {}).values()]
-    origins += [o for rates in manifest.get("power_samples", {}).values() for o in rates.values()]
-    return [
-        Readings(o["averaging_window_s"], o["bandwidth_hz"], o.get("kind", "measured"))
-        for o in origins
-    ]
+    origins = {name: entry["provenance"] for name, entry in manifest.get("profiles", {}).items()}
+    for service, rates in manifest.get("power_samples", {}).items():
+        origins |= {f"{service} at {rate} requests/s": of for rate, of in rates.items()}
+    return [Readings.of(origin, name) for name, origin in origins.items()]
 
 
 def profile_support(
@@ -172,29 +264,31 @@ def profile_support(
     The published ones' limits hold if there is none: for a 1 s averaging window trusted up to 0.25
     Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
     """
-    # An unknown window counts as the one that leaves the bandwidth that is claimed.
-    limits = {
-        (
-            HALF_POWER_FREQUENCY / r.bandwidth_hz if window_s is None else window_s,
-            r.bandwidth_hz,
-            r.kind == "reference",
-        )
-        for r in readings
-        for window_s in [r.averaging_window_s]
-    }
-    limits = limits or {(UNKNOWN_WINDOW_S, UNKNOWN_BANDWIDTH_HZ, False)}
-    window_s = max(window for window, *_ in limits)
-    flagged_hz = min(bandwidth for _, bandwidth, _ in limits)
-    trusted_hz = TRUSTED_OF_BANDWIDTH * flagged_hz
-    if window_s > 0:
-        trusted_hz = min(trusted_hz, TRUSTED_WINDOWS / window_s)
-    min_step_s = max(2 * window_s, 0.5 / flagged_hz if flagged_hz > 0 else np.inf)
-    _, detail_hz, is_synthesised = max(limits, key=lambda of: of[1])
+    names: dict[Readings, list[str]] = {}
+    for each in readings:
+        of = each if isinstance(each, Readings) else Readings.of(each)
+        names.setdefault(of._replace(names=()), []).extend(of.names)
+    found = [of._replace(names=tuple(sorted(of_one))) for of, of_one in names.items()]
+    found = found or [Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)]
+    found.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
+    finest = max(found, key=lambda of: of.reach.flagged_hz)
     return Support(
-        trusted_hz, flagged_hz, float(min_step_s), window_s, flagged_hz,
-        detail_hz=detail_hz, is_synthesised=is_synthesised,
+        trusted_hz=min(of.reach.trusted_hz for of in found),
+        flagged_hz=found[0].reach.flagged_hz,
+        min_step_s=max(of.reach.min_step_s for of in found),
+        averaging_window_s=max(of.window_s for of in found),
+        readings_hz=found[0].reach.flagged_hz,
+        detail_hz=finest.reach.flagged_hz,
+        is_synthesised=finest.is_synthesised,
         interpolated_s=interpolated_s,
-    )  # fmt: skip
+        readings=tuple(found),
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and the number of the others."""
+    others = f" and {len(names) - 1:,} others" if len(names) > 1 else ""
+    return f"'{names[0]}'{others}" if names else ""
 
 
 METHOD = (

@@ -18,6 +18,7 @@ from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandRms, Spectrum
 from diploee.metric import check_declared, flatten
 from diploee.metrics.bands import (
+    NONE,
     Readings,
     profile_support,
     reported_bands,
@@ -151,8 +152,12 @@ class GridMetrics:
             pools_w = {name: of[steady] for name, of in (pools_w or {}).items()}
             self._peaks.add(power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w)
 
-    def block(self, power_w: Distribution | None = None) -> dict[str, Any]:
+    def block(
+        self, power_w: Distribution | None = None, energy_j: Mapping[str, float] = NONE
+    ) -> dict[str, Any]:
         """Return the `grid` block, with the duration curve of the series' distribution [W].
+
+        `energy_j` is that of each profile [J], by its id.
 
         Raises `ValueError` if nothing was added.
         """
@@ -163,7 +168,7 @@ class GridMetrics:
         return {
             "resolution_s": clock.step_s,
             "transient_h": self._n_left_out * clock.step_ms / MS_PER_H,
-            "bandwidth": support.block(),
+            "bandwidth": support.block(energy_j),
             **self._peaks.blocks(mean_mw, self._headroom_to_w),
             "maximum_demand": demand_block(self._demand, mean_mw, clock),
             "load_duration_curve": self._duration_curve(power_w),
@@ -234,7 +239,7 @@ class RunMetrics:
         facility: Facility,
         clock: RunClock,
         rated_w: float,
-        readings: Iterable[Provenance],
+        readings: Iterable[Readings | Provenance],
         stages: Iterable[Stage] = (),
         causes: Causes | None = None,
         transient: Transient | None = None,
@@ -283,10 +288,10 @@ class RunMetrics:
             self._causes.add(block)
             self._causes.see(self._grid.extremes())
 
-    def blocks(self, loads: Sequence[Load]) -> dict[str, Any]:
-        """Return the metrics, with those of the loads."""
+    def blocks(self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
+        """Return the metrics, with those of the loads and the energy of each profile [J], by id."""
         found = self._whole.blocks() | _of_loads(loads)
-        found["grid"] = self._grid.block(self._whole.power_w)
+        found["grid"] = self._grid.block(self._whole.power_w, energy_j)
         found |= self._grid.added()
         if self._causes is not None:
             add_causes(found["grid"], self._causes.entries())

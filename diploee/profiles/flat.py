@@ -19,7 +19,7 @@ FLAT_DURATION_MS = MS_PER_H
 def flat_profile(
     profile_id: str = FLAT_ID,
     source: str = "constant power: idle nodes",
-    averaging_window_s: float = PROFILE_STEP_MS / MS_PER_S,
+    averaging_window_s: float = 0.0,
 ) -> PowerProfile:
     """Return one hour of 1 kW on one node.
 
@@ -28,7 +28,8 @@ def flat_profile(
     profile_id, source : str
         Id and origin of the load that it is for.
     averaging_window_s : float
-        Time over which the load is known as a mean [s]; no swing faster than that is claimed.
+        Time over which the load is known as a mean [s]; no swing faster than that is claimed. 0
+        where it is known at all times.
     """
     return PowerProfile(
         profile_id=profile_id,
@@ -40,8 +41,8 @@ def flat_profile(
             kind="reference",
             source=source,
             licence="none",
-            sampling_interval_s=averaging_window_s,
+            sampling_interval_s=averaging_window_s or PROFILE_STEP_MS / MS_PER_S,
             averaging_window_s=averaging_window_s,
-            bandwidth_hz=0.5 / averaging_window_s,
+            bandwidth_hz=0.5 / averaging_window_s if averaging_window_s else None,
         ),
     )

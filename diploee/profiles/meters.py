@@ -1,4 +1,9 @@
-"""Meters of power: what they make of a course of power, and which they are.
+"""Meters of power: what they make of a course of power, which they are, and what they can show.
+
+A reading over a window w has the gain G(f) = abs(sinc(f w)) at f, and one taken every dt folds into
+f what is at k/dt - f, by A(f) = max over k >= 1 of abs(sinc((k/dt - f) w)) / G(f).
+Levels are trusted up to G = 0.9 and A = 0.1, and flagged up to G = 0.71 and A = 1/3, ASSUMPTION for
+both bounds of A.
 
 Windows are fitted to the edges of open traces [C]: 65 to 72 edges a GPU of the H100 and H200, 19
 falls of the A100 (grantwilkins/training_profile, Leo-hxu/training-power-trace-explorer,
@@ -9,7 +14,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from functools import lru_cache
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -80,6 +86,24 @@ class Meter(Brief):
         energy_j = _energy_j(power_w, step_s, shown_s) - _energy_j(power_w, step_s, since_s)
         return t_s, energy_j / window_s
 
+    @property
+    def words(self) -> str:
+        """The meter in one line."""
+        of = f" of {self.gpu}" if self.gpu else ""
+        error = f" +-{self.window_uncertainty:.0%}" if self.window_uncertainty else ""
+        window = "" if self.window_s is None else f", window {self.window_s:g} s{error}"
+        return f"{self.field}{of}: {self.kind}{window} ({self.source})"
+
+    @property
+    def interval_s(self) -> float:
+        """Time between two new readings [s]."""
+        return max(self.polled_s or 0.0, self.refresh_s or 0.0)
+
+    @property
+    def reach(self) -> Reach | None:
+        """Reach of its readings; None where its window is unknown."""
+        return None if self.window_s is None else reach(self.window_s, self.interval_s)
+
     def _refreshed(self, t_s: Float64Array) -> Float64Array:
         """Return the last time before each at which there was a new value [s]."""
         if not self.refresh_s:
@@ -93,6 +117,54 @@ def _energy_j(power_w: Float64Array, step_s: float, t_s: Float64Array) -> Float6
     before_j = np.cumsum(power_w, axis=-1) * step_s
     before_j = np.concatenate([np.zeros_like(before_j[..., :1]), before_j], axis=-1)
     return np.asarray(before_j[..., whole] + power_w[..., whole] * (t_s - whole * step_s))
+
+
+TRUSTED_WINDOWS = 0.25
+"""Frequency times window up to which levels are trusted: a gain of 0.9 or more."""
+FLAGGED_WINDOWS = 0.44
+"""Frequency times window up to which they are flagged: a gain of 0.71, half of the power."""
+RESTORED_TRUSTED = 0.6 / 0.7
+"""Part of the frequency up to which readings are restored that is trusted [C]."""
+_MOST_FOLDED = (0.1, 1 / 3)
+_POINTS, _MULTIPLES = 2_001, 50
+
+
+class Reach(NamedTuple):
+    """The frequencies and steps that readings show."""
+
+    trusted_hz: float
+    flagged_hz: float  # up to where levels are given with a flag; 0 where all of them fold
+    min_step_s: float  # a step over less is a lower bound
+    is_sampled: bool  # the sampling decides, not the window
+
+
+@lru_cache
+def reach(window_s: float, interval_s: float) -> Reach:
+    """Return what means over a window, one every interval, show; 0 is none of either."""
+    gains_hz = folds_hz = [np.inf, np.inf]
+    if window_s:
+        gains_hz = [TRUSTED_WINDOWS / window_s, FLAGGED_WINDOWS / window_s]
+    if interval_s:
+        at_hz = np.linspace(0, min(gains_hz[1], 0.5 / interval_s), _POINTS)
+        others_hz = np.arange(1, _MULTIPLES)[:, None] / interval_s - at_hz
+        fold = np.abs(np.sinc(others_hz * window_s)).max(axis=0) / np.sinc(at_hz * window_s)
+        folds_hz = [_first_hz(at_hz, fold, most) for most in _MOST_FOLDED]
+    trusted_hz, flagged_hz = map(min, gains_hz, folds_hz)
+    is_sampled = folds_hz[0] < gains_hz[0]
+    if interval_s:  # no window of a meter is known better
+        trusted_hz, flagged_hz = (float(f"{value:.2g}") for value in (trusted_hz, flagged_hz))
+    min_step_s = float(f"{2 * max(window_s, interval_s):.2g}")
+    return Reach(trusted_hz, flagged_hz, min_step_s, is_sampled)
+
+
+def _first_hz(at_hz: Float64Array, fold: Float64Array, most: float) -> float:
+    """Return up to where a fold stays within its bound; infinity where it always does."""
+    above = np.flatnonzero(fold > most)
+    if not above.size or above[0] == 0:
+        return 0.0 if above.size else np.inf
+    k = above[0]
+    part = (most - fold[k - 1]) / (fold[k] - fold[k - 1])
+    return float(at_hz[k - 1] + part * (at_hz[k] - at_hz[k - 1]))
 
 
 _AVERAGED = ("power.draw", "power.draw.average")

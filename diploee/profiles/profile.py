@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from diploee.errors import Brief, ProfileError, shown
 from diploee.model import MAX_DEVICES
+from diploee.profiles.meters import Meter
 from diploee.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.units import MS_PER_S
 
@@ -46,7 +47,9 @@ class Provenance(Brief):
     sampling_interval_s: _Positive  # interval of the original readings [s]
     # Window over which the driver averages each reading [s]; None where it is unknown
     averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
-    bandwidth_hz: _Positive  # highest frequency that the readings support; nothing above is claimed
+    # Highest frequency that the readings support, above which nothing is claimed; 0 where all they
+    # show may be folded, None where nothing was read: synthetic, no meter
+    bandwidth_hz: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
     source_sha256: str = ""  # of the source files, joined in order of their names
     power_boundary: str = DEVICE_POWER  # what the power includes
     notes: str = ""  # assumptions and remarks
@@ -60,6 +63,10 @@ class Provenance(Brief):
     # Start and end [s from the start of the profile] of each part of the run that its events say,
     # by its name, such as `training`
     phases: dict[str, list[_Span]] = field(default_factory=dict)
+    meter: Meter | None = None  # how the readings came about; None where no meter was recorded
+    # Whether the meter's gain was divided out, and up to which frequency [Hz]
+    restored: bool = False
+    restored_hz: _Positive | None = None
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
 

@@ -13,8 +13,6 @@ US_PER_MS = 1_000
 US_PER_S = 1_000_000
 
 FLOAT32_DIGITS = 24
-HALF_POWER_FREQUENCY = 0.44
-"""A moving average over a window T passes 0.71 of the amplitude at 0.44 / T."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +84,3 @@ def round_keeping_energy(power_w: Float64Array) -> Float32Array:
     quantum_w = 2.0 ** (np.floor(np.log2(largest)) + 1 - FLOAT32_DIGITS)
     running = np.rint(np.cumsum(power_w) / quantum_w)
     return np.asarray(np.diff(running, prepend=0.0) * quantum_w, dtype=np.float32)
-
-
-def usable_bandwidth_hz(sampling_interval_s: float, averaging_window_s: float) -> float:
-    """Return the highest frequency that averaged readings support [Hz].
-
-    It is 0.44 over the averaging window, and never above half the sampling rate. For the driver's
-    1 s that is 0.44 Hz, where the gain is 0.71; at 0.25 Hz it is 0.90, at 1 Hz nothing is left.
-    """
-    nyquist_hz = 0.5 / sampling_interval_s
-    if averaging_window_s <= 0:
-        return nyquist_hz
-    return min(HALF_POWER_FREQUENCY / averaging_window_s, nyquist_hz)

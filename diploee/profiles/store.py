@@ -36,8 +36,8 @@ from diploee.tables import (
 )
 from diploee.units import MS_PER_DAY
 
-AS_MEASURED = ("power_factor", 1.0)
-"""Not written: files that are older than the key have no other."""
+NOT_WRITTEN = {"power_factor": 1.0, "meter": None, "restored": False, "restored_hz": None}
+"""Facts of older files, which lack the keys."""
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1
 MAX_STEP_MS = MS_PER_DAY
@@ -102,7 +102,7 @@ def write_profile(
         "dt_ms": profile.dt_ms,
         "sha256": profile.sha256,
         "provenance": {
-            k: v for k, v in asdict(profile.provenance).items() if (k, v) != AS_MEASURED
+            k: v for k, v in asdict(profile.provenance).items() if (k, v) not in NOT_WRITTEN.items()
         },
     }
     checked_record(head, _Head, f"profile '{profile.profile_id}'", ProfileError)

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.profiles.meters import FLAGGED_WINDOWS
 from diploee.profiles.profile import NODE_AC_POWER, PowerProfile, Provenance
 from diploee.profiles.resample import (
     US_PER_MS,
     US_PER_S,
     EnergyCurve,
     joint_power_w,
-    usable_bandwidth_hz,
 )
 from diploee.streams import stream
 from diploee.tables import Float64Array
@@ -192,7 +192,7 @@ def _profile(of_class: EightGpuClass, run: int) -> PowerProfile:
             licence=LICENCE,
             sampling_interval_s=INTERVAL_S,
             averaging_window_s=None,
-            bandwidth_hz=usable_bandwidth_hz(INTERVAL_S, INTERVAL_S),
+            bandwidth_hz=FLAGGED_WINDOWS / INTERVAL_S,
             power_boundary=NODE_AC_POWER,
             notes=NOTES,
             gpus_per_node=GPUS_PER_NODE,

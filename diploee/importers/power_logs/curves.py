@@ -20,6 +20,7 @@ import numpy as np
 from diploee.errors import Brief, InputError, LogFormatError, plural
 from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
+from diploee.profiles.meters import Meter, reach
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import (
     US_PER_MS,
@@ -27,15 +28,18 @@ from diploee.profiles.resample import (
     EnergyCurve,
     joint_power_w,
     round_keeping_energy,
-    usable_bandwidth_hz,
 )
 from diploee.tables import Float32Array, Float64Array, Int64Array
+from diploee.units import MS_PER_S
 
 MOST_HELD = 0.05
 """Share of a run that a log may lack at its ends, held at its first and last reading.
 
 ASSUMPTION: the loggers of a run start and end within seconds of each other.
 """
+
+LONGER = 1.05
+"""A step counts as longer than the readings' interval from here on."""
 
 _PLACE = re.compile(r"^(?:.*[/\\][^:]*|[^:]*\.(?:log|txt|parquet|csv)[^:]*)(?::\d+)*: ")
 
@@ -204,28 +208,32 @@ def measured(
     *,
     source: str,
     hashes: Sequence[str],
-    interval_s: float,
-    window_s: float | None,
+    meter: Meter,
     bandwidth_hz: float | None = None,
     **facts: Any,
 ) -> PowerProfile:
     """Return a profile of measured power, trimmed as the options say.
 
     `source` is taken where they name none; `hashes` are those of its files; the bandwidth is what
-    sampling and averaging leave where it is not given.
+    the meter, and the step where it is longer than its interval, leave where it is not given.
     """
+    interval_s, window_s, step_s = meter.polled_s or 0.0, meter.window_s or 0.0, step_ms / MS_PER_S
     if bandwidth_hz is None:
-        bandwidth_hz = usable_bandwidth_hz(interval_s, window_s or 0.0)
+        bandwidth_hz = reach(window_s, meter.interval_s).flagged_hz
+        if step_s > LONGER * interval_s:
+            bandwidth_hz = min(bandwidth_hz, reach(max(window_s, step_s), step_s).flagged_hz)
+    is_assumed = (meter.kind, meter.field) == ("unknown", "other")
     joined = hashlib.sha256("".join(hashes).encode()).hexdigest()
     provenance = Provenance(
         kind="measured",
         source=options.source or source,
         licence=options.licence,
         sampling_interval_s=interval_s,
-        averaging_window_s=window_s,
+        averaging_window_s=None if is_assumed else meter.window_s,
         bandwidth_hz=bandwidth_hz,
+        meter=meter,
         source_sha256=joined if len(hashes) > 1 else hashes[0],
-        **facts,
+        **({"gpu_model": meter.gpu} | facts),
     )
     profile = PowerProfile(profile_id, workload, n_nodes, step_ms, power_w, provenance)
     return trim_profile(profile, options.from_s, options.to_s, options.idle_w)

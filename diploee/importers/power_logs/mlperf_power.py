@@ -38,13 +38,14 @@ from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.plain_data import Record, parse_json, read_json
 from diploee.profiles.derived import tdp_of
+from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import (
     NODE_AC_POWER,
     NODE_DC_POWER,
     UNKNOWN_BOUNDARY,
     PowerProfile,
 )
-from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s, usable_bandwidth_hz
+from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
 from diploee.textio.text import Text, read_text
 
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
@@ -219,7 +220,7 @@ def _profile(
         "nodes_that_share_a_meter": sum(n for n in series.values() if n > 1),
     }
     in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
-    interval_s = round(interval_us / US_PER_S, 6)
+    gpu = options.gpu or system.accelerator_model_name or None
     return measured(
         f"{name}-{numbers[name]}",
         run.benchmark,
@@ -229,16 +230,13 @@ def _profile(
         options,
         source=str(run.folder.relative_to(run.submission.parent)),
         hashes=[log.sha256 for log in logs],
-        interval_s=interval_s,
-        window_s=None,
-        bandwidth_hz=usable_bandwidth_hz(interval_s, max(1.0, interval_s)),
+        meter=known_meter("other", gpu, round(interval_us / US_PER_S, 6)),
         counts=counts,
         notes=_notes(counts, bool(in_profile)),
         phases=in_profile,
         power_boundary=BOUNDARIES[side],
-        gpu_model=system.accelerator_model_name or None,
         gpus_per_node=_count(system.accelerators_per_node, described, MAX_DEVICES),
-        gpu_tdp_w=options.gpu_tdp_w or tdp_of(system.accelerator_model_name),
+        gpu_tdp_w=options.gpu_tdp_w or tdp_of(gpu or ""),
     )
 
 

@@ -28,6 +28,7 @@ from diploee.files import remove_leftovers, writing
 from diploee.importers.power_logs.curves import SkippedRun, device_of, measured, sum_w
 from diploee.importers.power_logs.options import NewProfile
 from diploee.importers.power_logs.wattameter import import_wattameter
+from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.resample import US_PER_S
 from diploee.profiles.store import add_profile
@@ -49,8 +50,8 @@ LONGEST_NAME = 80
 MOST_NODES = 100_000
 
 TIME, POWER = "timestep[s]", "power[W]"
-AVERAGING_WINDOW_S = 1.0
-"""Window of the driver's average on the measured H100 [s]."""
+GPU = "NVIDIA H100"
+"""Those that were measured."""
 MAX_GAP_S = 3_600.0
 LONGEST_S = 1e7
 
@@ -166,7 +167,12 @@ def _first(skipped: list[SkippedRun]) -> str:
 
 
 def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
-    facts = {"source": f"{SOURCE}, {run.place}", "licence": LICENCE, "workload": run.workload}
+    facts = {
+        "source": f"{SOURCE}, {run.place}",
+        "licence": LICENCE,
+        "workload": run.workload,
+        "gpu": GPU,
+    }
     options = NewProfile(**facts, profile_id=run.profile_id, n_nodes=run.n_nodes)
     if run.origin == "raw":
         return import_wattameter(run.paths, step_ms=step_ms, **options.model_dump())
@@ -191,8 +197,7 @@ def _aggregated(path: Path, step_ms: int, run: _DatasetRun, options: NewProfile)
         options,
         source="",
         hashes=[sheet.sha256],
-        interval_s=round(device.interval_us / US_PER_S, 6),
-        window_s=AVERAGING_WINDOW_S,
+        meter=known_meter("power.draw", GPU, round(device.interval_us / US_PER_S, 6)),
         counts={"missing_power_filled": int(np.isnan(power_w).sum())},
         notes="Sum over the nodes as published (device readings above 800 W back-filled, nodes "
         f"interpolated onto the time that they share), resampled exactly in energy{remarks}",

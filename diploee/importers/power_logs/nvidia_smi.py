@@ -6,12 +6,6 @@ nothing of the CPUs: the boundary says so, unless a constant is added for them.
 One row per GPU and tick, often without the GPU's index; values with or without their unit; failed
 reads as ``[N/A]``, ``[Not Supported]`` and the like, or below 0; headers again where a log was
 appended to; a last line cut where the logger was killed.
-
-References
-----------
-.. [1] NVML API reference, nvmlDeviceGetPowerUsage: "On Ampere (except GA100) or newer GPUs, the API
-   returns power averaged over 1 sec interval". ``power.draw`` and ``power.draw.average`` show it;
-   ``power.draw.instant`` does not average.
 """
 
 from __future__ import annotations
@@ -36,6 +30,7 @@ from diploee.importers.power_logs.curves import (
     sum_w,
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
+from diploee.profiles.meters import Meter, known_meter
 from diploee.profiles.profile import GPU_POWER, PowerProfile
 from diploee.profiles.resample import US_PER_S, unshared_s
 from diploee.tables import Float64Array, Int64Array
@@ -44,8 +39,10 @@ from diploee.textio.stamps import Stamps, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
 from diploee.textio.values import numbers, value_shown
 
-POWER_COLUMNS = {"power.draw.instant": 0.0, "power.draw": 1.0, "power.draw.average": 1.0}
-"""Columns of power in the order of preference, with the window of the driver's average [s]."""
+POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
+"""Columns of power in the order of preference: what is not averaged before it is read folds."""
+NAME_COLUMNS = ("name", "gpu_name")
+"""Columns of the GPUs' model."""
 GPU_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
 """Columns that tell the GPUs apart."""
 MOST_GPUS = 32
@@ -73,8 +70,8 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         or not.
     **given
         Fields of `diploee.importers.NvidiaSmiOptions`, such as ``workload``, which is
-        needed. The nodes are one per file where not given, the averaging window 0 for
-        ``power.draw.instant`` and 1 s for the others, as on Ampere (but GA100) and newer.
+        needed. The nodes are one per file where not given, the meter that of the column and the
+        GPU (``gpu``, or the log's column ``name``), see `diploee.profiles.known_meter`.
     """
     options = NvidiaSmiOptions(**given)
     if not paths:
@@ -88,9 +85,9 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         counts.update(machine.counts)
     counts["seconds_that_not_all_gpus_cover"] = unshared_s([gpu.curve for gpu in gpus])
     columns = sorted({machine.column for machine in machines})
-    window_s = options.averaging_window_s
-    if window_s is None:
-        window_s = max(POWER_COLUMNS[column] for column in columns)
+    gpu = options.gpu or next(filter(None, (machine.gpu for machine in machines)), None)
+    interval_s = round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6)
+    meter = known_meter(columns[-1], gpu, interval_s, options.averaging_window_s)
     return measured(
         *options.of_nodes(nodes),
         options.step_ms,
@@ -98,11 +95,10 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         options,
         source=", ".join(path.name for path in files),
         hashes=[machine.sha256 for machine in machines],
-        interval_s=round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6),
-        window_s=window_s,
+        meter=meter,
         counts=dict(counts),
         power_boundary=_boundary(options.add_w),
-        notes=_notes(gpus, columns, window_s, options.averaging_window_s is None),
+        notes=_notes(gpus, columns, meter),
         gpus_per_node=len(gpus) // nodes if len(gpus) % nodes == 0 else None,
     )
 
@@ -126,11 +122,11 @@ def _boundary(add_w: float) -> str:
     )
 
 
-def _notes(gpus: list[Device], columns: list[str], window_s: float, assumed: bool) -> str:
+def _notes(gpus: list[Device], columns: list[str], meter: Meter) -> str:
     how = "the driver does not average it"
-    if window_s:
-        newer = " (as on Ampere, but GA100, and newer)" if assumed else ""
-        how = f"the driver averages it over {window_s:g} s{newer}"
+    if meter.window_s:
+        assumed = " (assumed)" if meter.kind == "unknown" else ""
+        how = f"the driver averages it over {meter.window_s:g} s{assumed}"
     longest_s = max(gpu.longest_gap_s for gpu in gpus)
     return (
         f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {how}; readings "
@@ -143,6 +139,7 @@ class _Machine(NamedTuple):
 
     column: str  # column of power that was read
     gpus: list[Device]
+    gpu: str  # model of the first, where the log says it
     sha256: str  # hash of the file
     counts: Counter[str]  # rows dropped and readings bridged, by cause
 
@@ -158,6 +155,9 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
             f"{_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
         )
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
+    models = [sheet.names[plain.index(name)] for name in NAME_COLUMNS if name in plain]
+    if models:
+        names["model"] = models[0]
     tags = [sheet.names[plain.index(name)] for name in GPU_COLUMNS if name in plain]
     if tags:
         names["gpu"] = tags[0]
@@ -181,7 +181,8 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         counts["failed_reads"] += int(np.isnan(power_w).sum() - too_high.sum())
         place = (table.where_of(kept), f"GPU {number}")
         gpus.append(device_of(path, times.us[kept], power_w, options.max_gap_s, *place))
-    return _Machine(_BRACKETS.sub("", column), gpus, sheet.sha256, counts)
+    model = str(table.columns["model"][0]).strip() if models and len(table) else ""
+    return _Machine(_BRACKETS.sub("", column), gpus, model, sheet.sha256, counts)
 
 
 def _sheet(path: Path) -> Sheet:

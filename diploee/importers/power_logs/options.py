@@ -37,6 +37,11 @@ class Reading(Choices):
     idle_w: float | None = Field(
         default=None, description="Leave out ends at or below this power of one node [W]."
     )
+    gpu: str | None = Field(
+        default=None,
+        description="GPU whose driver gave the readings, such as A100, which tells its meter; what "
+        "the files say by default.",
+    )
     max_gap_s: MaxGap = 3_600.0
 
 
@@ -61,8 +66,9 @@ class WattAMeterOptions(NewProfile):
         default=None, description="Job to take from a folder that holds several."
     )
     step_ms: Step = Field(default=PROFILE_STEP_MS, description="Step of the profile in ms.")
-    averaging_window_s: Window = Field(
-        default=1.0, description="Window that the driver averages over, in s; 1 on H100."
+    averaging_window_s: Window | None = Field(
+        default=None,
+        description="Window that the driver averages over, in s; of an unknown GPU 1.",
     )
     max_reading_w: Power = Field(
         default=800.0, description="Readings of a device above this are back-filled [W]."
@@ -80,7 +86,8 @@ class _Averaged(NewProfile):
         default=0.0, description="Constant added per node for what the power lacks [W]."
     )
     averaging_window_s: Window | None = Field(
-        default=None, description="Window that the meter averages over, in s; 0 for none."
+        default=None,
+        description="Window that the meter averages over, in s; 0 for none; else the GPU's.",
     )
 
 

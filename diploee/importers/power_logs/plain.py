@@ -34,14 +34,9 @@ from diploee.importers.power_logs.curves import (
     sum_w,
 )
 from diploee.importers.power_logs.options import PlainOptions
+from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import UNKNOWN_BOUNDARY, PowerProfile
-from diploee.profiles.resample import (
-    US_PER_MS,
-    US_PER_S,
-    EnergyCurve,
-    unshared_s,
-    usable_bandwidth_hz,
-)
+from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import YEARS_US, stamps_of_one_clock
@@ -49,8 +44,6 @@ from diploee.textio.tables import ReadTable, listed
 from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import MS_PER_DAY, MS_PER_S
 
-CLAIMED_WINDOW_S = 1.0
-"""Of readings whose averaging is unknown no more bandwidth is claimed than a GPU driver's leave."""
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
 UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
@@ -115,13 +108,12 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         curves = [device.curve for device in summed]
         counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
     interval_s = options.sampling_interval_s or interval_s
-    slower_s = max(interval_s, dt_ms / MS_PER_S)
-    window_s = options.averaging_window_s
-    claimed_s = max(CLAIMED_WINDOW_S, slower_s) if window_s is None else window_s
+    field = "other" if options.gpu is None else "power.draw"
+    meter = known_meter(field, options.gpu, round(interval_s, 9), options.averaging_window_s)
     notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
-    if window_s is None:
+    if meter.kind == "unknown":
         notes.append(
-            f"Averaging of the readings unknown: no more is claimed than {claimed_s:g} s leave."
+            f"Averaging of the readings unknown: taken as {meter.window_s:g} s, no more is claimed."
         )
     return measured(
         *options.of_nodes(options.n_nodes),
@@ -130,9 +122,8 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         options,
         source=sheet.path.name,
         hashes=[sheet.sha256],
-        interval_s=round(interval_s, 9),
-        window_s=window_s,
-        bandwidth_hz=_bandwidth_hz(options.bandwidth_hz, slower_s, claimed_s),
+        meter=meter,
+        bandwidth_hz=_given_hz(options.bandwidth_hz, max(interval_s, dt_ms / MS_PER_S)),
         counts={cause: n for cause, n in counts.items() if n},
         power_boundary=_boundary(options.power_boundary, options.add_w),
         notes=" ".join(notes),
@@ -313,14 +304,12 @@ def _boundary(stated: str | None, add_w: float) -> str:
     return f"{measured}, plus a constant {add_w:g} W per node, which is assumed"
 
 
-def _bandwidth_hz(told_hz: float | None, interval_s: float, window_s: float) -> float:
-    """Return the given bandwidth, or what sampling and averaging leave; never above Nyquist's."""
+def _given_hz(given_hz: float | None, interval_s: float) -> float | None:
+    """Return the bandwidth that is given, if it is; never above Nyquist's."""
     nyquist_hz = 0.5 / interval_s
-    if told_hz is None:
-        return usable_bandwidth_hz(interval_s, window_s)
-    if not 0 < told_hz <= nyquist_hz * (1 + _ROUNDING):
+    if given_hz is not None and not 0 < given_hz <= nyquist_hz * (1 + _ROUNDING):
         raise ProfileError(
-            f"bandwidth_hz is {told_hz:g}, expected more than 0 and at most {nyquist_hz:g} Hz, "
+            f"bandwidth_hz is {given_hz:g}, expected more than 0 and at most {nyquist_hz:g} Hz, "
             f"half the rate of readings every {interval_s:g} s"
         )
-    return told_hz
+    return given_hz

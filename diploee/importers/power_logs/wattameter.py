@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -48,6 +48,7 @@ from diploee.importers.power_logs.curves import (
     sum_w,
 )
 from diploee.importers.power_logs.options import WattAMeterOptions
+from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.resample import US_PER_S, EnergyCurve, unshared_s
 from diploee.tables import BoolArray, Float64Array, Int64Array
@@ -174,11 +175,23 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         options,
         source=", ".join(path.name for path in sorted(logs)),
         hashes=[digest.hexdigest()],
-        interval_s=round(interval_us / US_PER_S, 6),
-        window_s=options.averaging_window_s,
+        meter=known_meter(
+            _field(logs.values()),
+            options.gpu,
+            round(interval_us / US_PER_S, 6),
+            options.averaging_window_s,
+        ),
         counts=dict(counts),
         notes=_notes(devices),
     )
+
+
+def _field(logs: Iterable[WattAMeterLog]) -> str:
+    """Return the field of the driver that the GPUs' power is from."""
+    kinds = {
+        channel.kind for log in logs for channel in log.readings if channel.device[:3] == "gpu"
+    }
+    return "energy" if kinds == {"counter"} else "power.draw"
 
 
 def _slurm_id(path: Path) -> str:

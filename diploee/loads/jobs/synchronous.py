@@ -53,7 +53,7 @@ from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
 MEASURED_HZ = 0.25
-"""Up to here the profiles of measured jobs are trusted; iterations above are reported."""
+"""Up to here means over 1 s, as an H100 gives, are trusted; iterations above are reported."""
 
 MOST_JOBS = 100_000
 LEAST_ETTR = 0.01
@@ -233,7 +233,7 @@ class _Kind:
         """Return one of its loops, for all its nodes."""
         notes = f"iterations of {self.period_s:.4g} s on {self.n_gpus:,} GPUs in phase"
         if self.period_s < 1 / MEASURED_HZ:
-            notes += f"; {FAST} {MEASURED_HZ:g} Hz that measured profiles support"
+            notes += f"; {FAST}"
         own = shares = self.own_loops[loop]
         if self.smoothed is not None:
             shares, spec = self.smoothed.loops[loop], self.smoothed.spec
@@ -265,7 +265,6 @@ class _Kind:
         flat = flat_profile(profile_id, SOURCE)
         provenance = replace(
             flat.provenance,
-            bandwidth_hz=0.44 / flat.provenance.sampling_interval_s,
             power_boundary=DEVICE_POWER,
             notes=notes,
             gpus_per_node=frame.node_type.n_gpus,
@@ -281,8 +280,8 @@ class _Kind:
         )
 
 
-FAST = "their line lies above the"
-"""In the notes of loops whose iterations are faster than what was ever measured here."""
+FAST = "synthetic, no meter: their line is above the 0.25 Hz that means over 1 s show"
+"""In the notes of loops whose iterations are faster than the power.draw of an H100 shows."""
 
 
 class SynchronousJobs(JobSource):

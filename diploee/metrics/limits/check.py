@@ -22,9 +22,10 @@ from diploee.errors import Brief, InputError
 from diploee.facility.base import naming
 from diploee.measures.distribution import ROUNDING, Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
-from diploee.metrics.bands import FLAGGED_STEPS, TRUSTED_WINDOWS, Support
+from diploee.metrics.bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.metrics.changes import Key
 from diploee.model import Model
+from diploee.profiles.meters import TRUSTED_WINDOWS
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 Positive = Annotated[float, Field(gt=0)]
@@ -48,6 +49,12 @@ MARKS: dict[Mark, str] = {
     "J": "our reading",
 }
 """How sure a figure is, in words."""
+
+
+UNFOLDED = (
+    "; use profiles whose meter averages over its interval, such as differences of energy counters "
+    "(`diploee profiles import wattameter`), or power.draw of an H100 or H200"
+)
 
 
 class NotAssessable(Exception):  # noqa: N818  # no error: an answer
@@ -116,6 +123,8 @@ class Shown(Brief):
         """Return what is to be said of what happens within a time, or between two points."""
         clock, support = self.clock, self.support
         note = scope = ""
+        if support.folded and span_ms / MS_PER_S < FOLDED_SAMPLES * support.readings[0].interval_s:
+            raise NotAssessable(support.folded + UNFOLDED)
         if between_points and span_ms < 2 * clock.step_ms and clock.step_ms > PROFILE_STEP_MS:
             note = f"lower bound: means over {clock.step_s:g} s smear steps under " + (
                 f"{2 * clock.step_s:g} s"
@@ -123,7 +132,7 @@ class Shown(Brief):
         if support.is_interpolated(span_ms / MS_PER_S):
             scope = f"a lower bound: {support.interpolation}"
         elif support.is_lower_bound(span_ms / MS_PER_S):
-            scope = f"the profiles' meter smears steps under {support.min_step_s:g} s"
+            scope = support.smears
         return Said(note, scope)
 
     def seen(self, band: Band) -> tuple[float, Said]:
@@ -132,6 +141,8 @@ class Shown(Brief):
         The scope is what this kind of model covers: the detail of profiles and 0.1 s.
         """
         support, step_s, text = self.support, self.clock.step_s, ""
+        if support.folded:
+            raise NotAssessable(support.folded + UNFOLDED)
         detail_hz = min(support.detail_hz, FLAGGED_STEPS / (PROFILE_STEP_MS / MS_PER_S))
         if band.low_hz >= detail_hz:
             raise Outside(f"nothing is modelled above {detail_hz:.3g} Hz")

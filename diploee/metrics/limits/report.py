@@ -305,8 +305,22 @@ def report_of(
         days=whole.horizon_ms / MS_PER_DAY,
         name=limits.name,
         origin=limits.origin,
-        notes=limits.notes,
+        notes=(*limits.notes, *covered(metrics)),
     )
+
+
+def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the profiles of a run show, and of what share of its energy."""
+    grid = metrics.get("grid") or {}
+    of_profiles = (grid.get("bandwidth") or {}).get("of_profiles") or []
+    said = []
+    for of in of_profiles:
+        share, to_hz = of["energy_share"], of.get("flagged_hz")
+        part = "" if share is None else f", {share:.0%} of the energy of jobs and services"
+        to = "" if to_hz is None else f" to {to_hz:.2g} Hz"
+        said.append(f"{of['name']}{to} ({of['note']}{part})")
+    if said:
+        yield f"detail of the profiles, the weakest decides: {'; '.join(said)}"
 
 
 def all_checks(

@@ -58,7 +58,8 @@ from diploee.neighbours.openg2g.sources.openg2g import (
 from diploee.neighbours.openg2g.spec import InferenceModelSpec, StepS, content_hash
 from diploee.plain_data import SHA256, Record, checked, read_json
 from diploee.profiles import PowerProfile, Provenance
-from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.profiles.meters import reach
+from diploee.profiles.resample import round_keeping_energy
 from diploee.tables import Float64Array
 from diploee.textio.source import read_bytes
 from diploee.units import whole_ms
@@ -425,7 +426,7 @@ class ModelData(CompiledModel):
             source_sha256=str(self.details.get("source_sha256", "")),
             sampling_interval_s=interval_s,
             averaging_window_s=self.dt_s,
-            bandwidth_hz=usable_bandwidth_hz(interval_s, self.dt_s),
+            bandwidth_hz=reach(self.dt_s, interval_s).flagged_hz,
             power_boundary=REPLICA_POWER,
             notes=f"Steady state at batch size {batch_size}, resampled; "
             + (f"median over {n_runs} runs at each step." if n_runs > 1 else "one run."),

@@ -18,8 +18,9 @@ from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W, MAX_SEED, Model, 
 from diploee.neighbours.openg2g.sources.openg2g import format_columns
 from diploee.neighbours.openg2g.spec import StepS
 from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.meters import reach
 from diploee.profiles.profile import check_argument
-from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.profiles.resample import round_keeping_energy
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
 from diploee.textio.sheets import read_sheet
@@ -159,7 +160,7 @@ class TrainingTrace(Brief):
             licence="Apache-2.0 (description); this synthesis BSD-3-Clause",
             sampling_interval_s=self.dt_s,
             averaging_window_s=window_s,
-            bandwidth_hz=usable_bandwidth_hz(self.dt_s, window_s),
+            bandwidth_hz=reach(window_s, 0.0).flagged_hz,
             power_boundary=GPU_POWER,
             notes=("" if self.params is None else synthesised)
             + f"one GPU's trace times {n_nodes * gpus_per_node} GPUs in step.",

@@ -15,7 +15,7 @@ from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import DiploeeError, InputError, one_line, one_of, shown
 from diploee.files import FolderKind, check_file, check_folder, local_place, writing
-from diploee.metrics.bands import recorded_readings
+from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.model import Registry
 from diploee.outputs.export.base import ExportRequest, Format, Options, Written, flag
 from diploee.outputs.export.dynamics import write_andes, write_comtrade
@@ -289,10 +289,12 @@ def _describe(
     series, run = request.series, request.run
     energy_mwh = series.energy_j / J_PER_MWH
     notes = [*written.notes, NO_FAULT_STUDY]
-    if readings := recorded_readings(run.manifest):
-        lowest_hz = min(reading.bandwidth_hz for reading in readings)
+    support = profile_support(recorded_readings(run.manifest))
+    if support.readings[0].names and support.readings_hz < inf:
         notes.append(
-            f"the power profiles hold no oscillation above {lowest_hz:g} Hz, whatever the step"
+            support.folded
+            or f"the power profiles hold no oscillation above {support.readings_hz:g} Hz, whatever "
+            "the step"
         )
     return {
         "format": fmt.name,

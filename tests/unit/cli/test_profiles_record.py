@@ -44,15 +44,15 @@ RAPL = """\
 """
 """Logs of WattAMeter 0.9.3 on two GPUs and one CPU."""
 SMI = """\
-timestamp, index, power.draw.instant [W]
-2026/11/23 12:31:53.973, 0, 318.64 W
-2026/11/23 12:31:53.975, 1, 418.30 W
-2026/11/23 12:31:54.074, 0, 316.53 W
-2026/11/23 12:31:54.076, 1, 419.87 W
-2026/11/23 12:31:54.174, 0, 318.26 W
-2026/11/23 12:31:54.176, 1, 408.48 W
-2026/11/23 12:31:54.274, 0, 317.31 W
-2026/11/23 12:31:54.276, 1, 416.60 W
+timestamp, index, name, power.draw [W]
+2026/11/23 12:31:53.973, 0, NVIDIA H100 80GB, 318.64 W
+2026/11/23 12:31:53.975, 1, NVIDIA H100 80GB, 418.30 W
+2026/11/23 12:31:54.074, 0, NVIDIA H100 80GB, 316.53 W
+2026/11/23 12:31:54.076, 1, NVIDIA H100 80GB, 419.87 W
+2026/11/23 12:31:54.174, 0, NVIDIA H100 80GB, 318.26 W
+2026/11/23 12:31:54.176, 1, NVIDIA H100 80GB, 408.48 W
+2026/11/23 12:31:54.274, 0, NVIDIA H100 80GB, 317.31 W
+2026/11/23 12:31:54.276, 1, NVIDIA H100 80GB, 416.60 W
 """
 WAITS = "while [ -z $stop ]; do sleep 0.02; done"
 Programs = Callable[..., None]
@@ -89,8 +89,7 @@ def writes(**files: str) -> str:
     return "\n".join(["trap stop=1 TERM", 'echo "$@" > "$0.args"', *parts, WAITS])
 
 
-SMI_SCRIPT = f"case $1 in --help-query-gpu) echo power.draw.instant; exit;; esac\n{writes()}"
-SMI_SCRIPT = SMI_SCRIPT.replace(WAITS, f"cat > nvidia-smi.csv <<'END'\n{SMI}END\n{WAITS}")
+SMI_SCRIPT = writes().replace(WAITS, f"cat > nvidia-smi.csv <<'END'\n{SMI}END\n{WAITS}")
 WATTAMETER = writes(nvml_01_wattameter_log=NVML, rapl_01_wattameter_log=RAPL)
 
 
@@ -123,13 +122,14 @@ def test_nvidia_smi_records_gpus_where_the_cpus_cannot_be_read(
     assert ended.code == 0
     assert "no CPUs (for these: pip install 'diploee[record]')" in ended.problems[0]
     asked = (tmp_path / "bin" / "nvidia-smi.args").read_text()
-    assert "--query-gpu=timestamp,index,power.draw.instant --format=csv" in asked
+    assert "--query-gpu=timestamp,index,name,power.draw --format=csv" in asked
     assert "-lms 100" in asked
     profile = read_profile(tmp_path / "lib" / "w-2n.parquet")
     assert profile.n_nodes == 2
     assert profile.mean_power_w == pytest.approx(317.5 + 415.5, rel=0.01)
     assert profile.provenance.power_boundary == GPU_POWER
-    assert profile.provenance.averaging_window_s == 0
+    meter = profile.provenance.meter
+    assert (meter.gpu, meter.field, meter.window_s) == ("NVIDIA H100 80GB", "power.draw", 1.01)
 
 
 def test_movement_of_the_energy_counters_is_noted(

@@ -165,9 +165,8 @@ def test_no_more_is_claimed_than_coarse_samples_hold(tmp_path: Path) -> None:
     run = run_of(tmp_path, 70, "1 h", power_samples=files, **ALONE)
     (warning,) = run.manifest["warnings"]
     assert "is finer than the samples of 2 profile(s), such as 'chat.coding at 40" in warning
-    told = run.metrics["grid"]["bandwidth"]
-    assert told["averaging_window_s"] == pytest.approx(0.44 / 0.088)
-    assert {reading.bandwidth_hz for reading in recorded_readings(run.manifest)} == {0.088}
+    assert run.metrics["grid"]["bandwidth"]["averaging_window_s"] == 5.0
+    assert {of.reach.flagged_hz for of in recorded_readings(run.manifest)} == {0.05}
 
 
 def test_another_sample_is_another_run(tmp_path: Path, samples: dict[int, str]) -> None:

@@ -72,18 +72,33 @@ def test_the_drivers_average_stands_in_the_provenance(tmp_path):
     assert "the driver averages it over 1 s" in averaged.notes
     header = HEADER.replace("power.draw", "power.draw.instant")
     instant = load(put(tmp_path, smi(T_S, 300, header=header))).provenance
-    assert (instant.averaging_window_s, instant.bandwidth_hz) == (0.0, 5.0)
-    assert instant.sampling_interval_s == 0.1
-    told = load(put(tmp_path, smi(T_S, 300)), averaging_window_s=0.0).provenance
-    assert told.bandwidth_hz == 5.0
+    assert (instant.averaging_window_s, instant.bandwidth_hz) == (0.0, 0.0)
+    assert (instant.sampling_interval_s, instant.meter.kind) == (0.1, "instant")
+    given = load(put(tmp_path, smi(T_S, 300)), averaging_window_s=0.5).provenance
+    assert given.bandwidth_hz == 0.88
 
 
-def test_instantaneous_power_goes_before_the_average(tmp_path):
+def test_the_average_goes_before_instantaneous_power_which_folds(tmp_path):
     lines = ["timestamp, power.draw [W], power.draw.instant [W]"]
     lines += [f"{stamp(t)}, 100 W, 200 W" for t in T_S]
-    assert load(put(tmp_path, lines)).mean_power_w == pytest.approx(200)
-    lines = [line.replace("200 W", "[N/A]") for line in lines]
     assert load(put(tmp_path, lines)).mean_power_w == pytest.approx(100)
+    lines = [line.replace("100 W", "[N/A]") for line in lines]
+    assert load(put(tmp_path, lines)).mean_power_w == pytest.approx(200)
+
+
+def test_the_meter_is_that_of_the_gpu_that_is_given_else_of_the_column_of_names(tmp_path):
+    header, rows = (
+        "timestamp, name, power.draw [W]",
+        [f"{stamp(t)}, NVIDIA H200, 100 W" for t in T_S],
+    )
+    named = load(put(tmp_path, [header, *rows])).provenance
+    assert (named.meter.gpu, named.meter.window_s, named.bandwidth_hz) == (
+        "NVIDIA H200",
+        1.01,
+        0.44,
+    )
+    given = load(put(tmp_path, [header, *rows]), gpu="A100").provenance
+    assert (given.gpu_model, given.meter.window_s, given.bandwidth_hz) == ("A100", 0.025, 0.0)
 
 
 def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):

@@ -15,6 +15,7 @@ from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.metrics.bands import profile_support
+from diploee.profiles import known_meter
 from diploee.profiles.profile import UNKNOWN_BOUNDARY
 from diploee.textio import sheets
 
@@ -55,11 +56,11 @@ def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
     unknown = load(csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")).provenance
     assert unknown.power_boundary == UNKNOWN_BOUNDARY
     assert (unknown.averaging_window_s, unknown.bandwidth_hz) == (None, 0.44)
-    assert unknown.notes.startswith("Averaging of the readings unknown: no more is claimed")
+    assert unknown.notes.startswith("Averaging of the readings unknown: taken as 1 s")
     support = profile_support([unknown])
     assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (0.25, 0.44, 2.0)
     slow = load(csv(tmp_path, "t_s,power_w\n0,1\n60,2")).provenance
-    assert (slow.averaging_window_s, slow.bandwidth_hz) == (None, 0.44 / 60)
+    assert (slow.averaging_window_s, slow.bandwidth_hz) == (None, 0.0042)
 
 
 def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
@@ -73,6 +74,15 @@ def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
     assert (told.power_boundary, told.notes) == ("node AC input", "")
     assert (told.sampling_interval_s, told.bandwidth_hz) == (0.05, 4.0)
     assert profile_support([told]).trusted_hz == pytest.approx(3.2)
+
+
+def test_a_gpu_that_is_given_has_its_meter(tmp_path):
+    path = csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")
+    for gpu, kind, window_s in (("H100", "boxcar", 1.01), ("MI300X", "unknown", 1.0)):
+        origin = load(path, gpu=gpu).provenance
+        assert origin.meter == known_meter("power.draw", gpu, 0.1)
+        assert (origin.meter.kind, origin.averaging_window_s) == (kind, window_s)
+        assert (origin.gpu_model, origin.bandwidth_hz) == (gpu, 0.44)
 
 
 @pytest.mark.parametrize("header", ["t_s,power_W", "T_S,Power_W", "power_W,t_s,power_w"])

@@ -318,7 +318,7 @@ def test_one_second_readings_claim_nothing_above_a_quarter_hertz():
 
 
 def test_better_readings_unlock_higher_bands():
-    fast = Provenance("measured", "", "", 0.1, 0.1, 4.4)
+    fast = Provenance("measured", "", "", 0.02, 0.1, 4.4)
     power_w = sines([1e4], [1.5], duration_s=1200, step_s=0.1)
     _, block = spectrum_of(power_w, 100, [fast])
     assert [b["flagged"] for b in block["bands"]] == [False] * 6

@@ -81,7 +81,7 @@ def test_a_band_is_judged_to_where_profiles_have_detail_and_says_so(run_of):
     swings = [{"window": "5 s", "max_mw": 30, "filter": BAND}]
     report = check(run_of(waves, 0.1), swings=swings)
     assert report.verdict == "met"
-    assert only(report).scope == "to 0.44 Hz on measured detail"
+    assert only(report).scope == "to 0.44 Hz on measured detail; means over 1 s ('p') decide"
     swings[0]["max_mw"] = 15
     assert check(run_of(waves, 0.1), swings=swings).verdict == "not met"
     swings[0]["filter"] = {"low_hz": 0.05, "high_hz": 0.2}

@@ -9,6 +9,7 @@ from command_line import call
 from limit_runs import check, fake_run, only
 
 from diploee.errors import InputError
+from diploee.profiles import known_meter
 
 
 @pytest.fixture
@@ -139,7 +140,8 @@ def test_band_beyond_the_detail_of_the_profiles_is_judged_to_where_they_have_som
         {"low_hz": 0.2, "high_hz": 0.2001, "max_rms_mw": 1},
     ]
     beyond, narrow = check(run_of(*TENTHS), band_rms=bands).results
-    assert beyond.verdict == "met" and beyond.scope == "to 0.44 Hz on measured detail"
+    assert beyond.verdict == "met"
+    assert beyond.scope == "to 0.44 Hz on measured detail; means over 1 s ('p') decide"
     assert beyond.scope in beyond.line() and narrow.scope == ""
 
 
@@ -155,7 +157,43 @@ def test_band_that_the_step_cuts_off_is_open_unless_what_is_seen_is_too_much(run
 def test_step_under_two_seconds_is_judged_on_what_the_meter_of_the_profiles_shows(run_of):
     report = check(run_of(np.ones(600), 0.1), swings=[{"window": "1 s", "max_mw": 1}])
     assert only(report).verdict == "met"
-    assert only(report).scope == "the profiles' meter smears steps under 2 s"
+    assert only(report).scope == "means over 1 s ('p') smear steps under 2 s"
+
+
+A100 = {
+    "averaging_window_s": 0.025,
+    "sampling_interval_s": 0.1,
+    "bandwidth_hz": 0.0,
+    "kind": "measured",
+}
+
+
+@pytest.mark.parametrize("micro_hz", [5.55, 6.02])
+def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(run_of, micro_hz):
+    """Micro-steps of 5.55 and 6.02 Hz through the meter of an A100 show lines at 4.45 and 3.98."""
+    fine_w = 100 + 10 * np.sin(2 * np.pi * micro_hz * np.arange(0, 1_300, 0.001))
+    _, readings_w = known_meter("power.draw", "A100", 0.1).read(fine_w, 0.001)
+    run = run_of(readings_w[:12_600], 0.1)
+    low = {"low_hz": 1, "high_hz": 4.9}
+    limits = {
+        "lines": [low | {"max_amplitude_mw": 5}],
+        "band_rms": [low | {"max_rms_mw": 5}],
+        "swings": [{"window": "5 s", "max_mw": 10}],
+        "ramps": [{"interval": "1 s", "mw_per_s": 5}, {"interval": "1 min", "mw_per_min": 5}],
+        "peaks": [{"max_mw": 105}],
+    }
+    run.manifest["profiles"] = {"p": {"provenance": {"bandwidth_hz": None}}}
+    read = check(run, **limits)
+    swings = ["ramps.0", "swings.0", "band_rms.0", "lines.0"]
+    if micro_hz == 6.02:  # what such a model covers ends at 4 Hz
+        assert [result.key for result in read.not_met] == [*swings[1:], "peaks.0"]
+    run.manifest["profiles"] = {"micro": {"provenance": A100}}
+    folded = check(run, **limits)
+    assert [result.key for result in folded.not_met] == ["peaks.0"]
+    assert [key for key, *_ in folded.unchecked] == swings
+    for _, _, reason in folded.unchecked:
+        assert reason.startswith("readings every 0.1 s fold ('micro'): fast swings show as slow")
+        assert "diploee profiles import" in reason
 
 
 def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
@@ -200,6 +238,7 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     assert shown.code == 0
     assert [line.split(":")[0] for line in shown.out.splitlines()] == [
         "NOT MET (2 days of a year; 1 not met, 1 met; power boundary",
+        "note",
         "peaks.0",
         "peaks.1",
     ]
