@@ -1,4 +1,4 @@
-"""``diploee compare``: how runs differ, metric by metric and week by week."""
+"""``diploee compare``: how runs differ, metric by metric."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 from diploee.cli.options import Force, Json, place_option, print_result
 from diploee.errors import plural
 from diploee.metric import NONE
-from diploee.outputs.words import interval
 
 if TYPE_CHECKING:
     from diploee.reports.compare import Comparison, MetricRow
@@ -24,7 +23,7 @@ def compare_command(
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Run folders; the first is the base.")
     ],
     everything: Annotated[
-        bool, typer.Option("--all", help="All metrics, settings and weeks.")
+        bool, typer.Option("--all", help="All metrics, settings and warnings.")
     ] = False,
     out: Annotated[Path | None, place_option("CSV file of all metrics and changes.")] = None,
     force: Force = False,
@@ -60,7 +59,6 @@ def _show(found: Comparison, everything: bool) -> None:
     header = ("", *found.labels, *(f"change of {label}" for label in found.labels[1:]))
     show_lines("", header, [_cells(row, len(found.labels)) for row in rows])
     if everything:
-        _show_weeks(found)
         for warning, labels in found.warnings.items():
             of = "all" if len(labels) == len(found.labels) else ", ".join(labels)
             typer.echo(f"warning ({of}): {warning}")
@@ -68,26 +66,8 @@ def _show(found: Comparison, everything: bool) -> None:
         same = len(found.rows) - len(differing)
         typer.echo(
             f"{plural(left, 'more metric differs', 'more metrics differ')}, {same} are equal; "
-            "--all shows them, the weeks and the warnings."
+            "--all shows them and the warnings."
         )
-
-
-def _show_weeks(found: Comparison) -> None:
-    from diploee.cli.display import show_lines
-
-    if found.weeks.empty:
-        typer.echo("The runs share no whole calendar week.")
-        return
-    title = (
-        f"Weeks that lie furthest apart, of {len(found.weeks)} that all cover; peaks of "
-        f"{interval(found.means_ms)} means"
-    )
-    table = found.furthest_weeks()
-    cells = [
-        (f"{monday:%Y-%m-%d}", *(f"{value:,.3f}" for value in values))
-        for monday, values in zip(table.index, table.to_numpy().tolist(), strict=True)
-    ]
-    show_lines(title, ("week of", *map(str, table.columns)), cells)
 
 
 def _cells(row: MetricRow, n_runs: int) -> tuple[str, ...]:
@@ -101,8 +81,6 @@ def _setting(value: Any) -> str:
 
 
 def _as_dict(found: Comparison) -> dict[str, Any]:
-    weeks = found.weeks.reset_index()
-    weeks["week of"] = weeks["week of"].dt.strftime("%Y-%m-%d")
     return {
         "runs": list(found.labels),
         "settings": {key: [str(v) for v in values] for key, values in found.settings.items()},
@@ -114,7 +92,5 @@ def _as_dict(found: Comparison) -> dict[str, Any]:
             }
             for row in found.rows
         },
-        "means_s": found.means_ms / 1000,
-        "weeks": weeks.to_dict("records"),
         "warnings": [{"text": text, "runs": list(of)} for text, of in found.warnings.items()],
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from diploee.metric import Metric, find_metric, number
+from diploee.metric import NONE, Metric, find_metric, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
 from diploee.metrics.limits import LimitReport
@@ -436,6 +436,7 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
                 "Verdict": found.verdict,
                 "Allowed": f"{least}{found.limit:g} {found.unit}".strip(),
                 "Worst": worst,
+                "Of the limit": _used(found.value, found.limit, found.least),
                 "When": moment(found.time or None, step_ms),
                 "Violations": f"{found.violations:,}",
                 "Coverage, source, cause": "; ".join(
@@ -458,7 +459,13 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
         "Met: all of a limit that this kind of model covers is seen over a whole year, and nothing "
         "is beyond it. Inconclusive: the run shows a part alone, and nothing there is beyond it.",
     )
-    return Section("limits", "Limits", (), tuple(tables), ("limits",), notes)
+    return Section("limits", "Limits", (), tuple(tables), (), notes)
+
+
+def _used(value: float, limit: float, least: bool) -> str:
+    """Return how much of a limit the worst value uses; of a least allowed one the inverse."""
+    part, whole = (limit, value) if least else (value, limit)
+    return f"{100 * part / whole:,.0f} %" if whole > 0 else NONE
 
 
 _ASKED = ("peak", "ramp up over 1 min", "ramp down over 1 min", "ramp up over 10 min",

@@ -12,7 +12,7 @@ from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
 from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
-from diploee.metrics.limits import LimitReport, load_limits
+from diploee.metrics.limits import load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import run_files
 from diploee.outputs.ranked import limits_section, run_sections
@@ -20,10 +20,11 @@ from diploee.outputs.sections import Section, beside
 from diploee.outputs.words import interval, listed
 from diploee.progress import stage
 from diploee.reports.common import MAX_TOGETHER, one_chart
+from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
 from diploee.reports.event_charts import event_charts, event_windows_chart
 from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
-from diploee.reports.limit_charts import LimitLine, limit_charts, limit_lines
+from diploee.reports.limit_lines import LimitLine, limit_lines
 from diploee.reports.page import is_report, report_page
 from diploee.reports.power_charts import (
     carpet_charts,
@@ -87,7 +88,7 @@ def build_report(
     drawn : bool
         With its charts.
     by_load : bool
-        Split the stacks of a single run by stream and service.
+        Split the power of a single run by stream and service.
 
     Raises
     ------
@@ -118,7 +119,7 @@ def build_report(
         subtitle=period(runs[0].run) if alone else listed(names),
         summary=_descriptions(runs),
         sections=_runs_sections(runs, limits, drawn),
-        warnings=warnings_of(runs),
+        warnings=_warnings(runs),
     )
 
 
@@ -148,7 +149,7 @@ def write_report(
     limits : sequence of str
         Limits to check the runs against: names of presets, or files.
     by_load : bool
-        Split the stacks of a single run by stream and service.
+        Split the power of a single run by stream and service.
 
     Raises
     ------
@@ -157,7 +158,9 @@ def write_report(
     OutputError
         If a file can't be written; none is then.
     """
-    inputs = [path for folder in map(Path, folders) for path in _read_from(folder)]
+    places = [Path(folder) for folder in folders]
+    # What must never be replaced: all of a sweep, the files of a run.
+    inputs = [p for at in places for p in ([at] if is_sweep(at) else run_files(at))]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     report = build_report(folders, limits, by_load=by_load)
     with writing(force, inputs) as files:
@@ -207,23 +210,10 @@ def picture(run: Run, chart: str) -> Picture:
     return Picture(charts[chart])
 
 
-def _read_from(folder: Path) -> list[Path]:
-    """Return what must never be replaced: all of a sweep, the files of a run."""
-    return [folder] if is_sweep(folder) else run_files(folder)
-
-
 def write_pictures(
     report: Report, folder: Path, kind: Kind, force: bool = False, joins: Writing | None = None
 ) -> list[Path]:
-    """Write one picture of each chart, named by its place and its id.
-
-    Parameters and errors are those of `diploee.drawing.pictures.write_pictures`.
-
-    Returns
-    -------
-    list of pathlib.Path
-        The files.
-    """
+    """Write one picture of each chart, named by its place and its id; return the files."""
     named = {f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)}
     return write_charts(named, folder, kind, force, joins, f"--{kind}")
 
@@ -234,8 +224,7 @@ class _Drawn:
 
     runs: Sequence[RunData]
     unit: PowerUnit
-    levels: Sequence[LimitLine]  # what limits allow, of a single run
-    verdicts: Sequence[Sequence[LimitReport]]  # by run, one of each limits
+    levels: Sequence[LimitLine] = ()  # what limits allow, of a single run
 
     @property
     def run(self) -> RunData:
@@ -243,9 +232,10 @@ class _Drawn:
         return self.runs[0]
 
 
-_Makes = Callable[[_Drawn], Chart | list[Chart] | None]
+_Made = Chart | Sequence[Chart] | None
+_Makes = Mapping[str, Callable[[_Drawn], _Made]]
 
-_SINGLE: Mapping[str, _Makes] = {
+_SINGLE: _Makes = {
     "overview": lambda d: overview_chart(d.run, d.unit, d.levels),
     "pools": lambda d: pools_chart(d.run, d.unit),
     "ramps": lambda d: ramps_chart(d.run, d.unit, d.levels),
@@ -258,13 +248,8 @@ _SINGLE: Mapping[str, _Makes] = {
 }
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""
 
-_TOGETHER: Mapping[str, _Makes] = {
-    "limits": lambda d: limit_charts(d.runs, d.verdicts),
+_ANY: _Makes = {
     "carpet": lambda d: carpet_charts(d.runs, d.unit),
-}
-"""Charts of one run or any number of them."""
-
-_FEW: Mapping[str, _Makes] = {
     "peak-week": lambda d: peak_week_chart(d.runs, d.unit),
     "bands": lambda d: bands_chart(d.runs, d.unit),
     "duration": lambda d: duration_chart(d.runs, d.unit),
@@ -275,24 +260,23 @@ _FEW: Mapping[str, _Makes] = {
     "unserved": lambda d: unserved_chart(d.runs),
     "instances": lambda d: instances_chart(d.runs),
 }
-"""Charts of up to `MAX_TOGETHER` runs; of more each run has panels of its own."""
+"""Charts of one run or several; of more than `MAX_TOGETHER` each has panels of its own."""
 
-_OF_POOLS = ("pools", "carpet-pools")
+_LAST = ("pools", "carpet-pools")
 """Charts behind those of the whole facility."""
 
 
 def _charts(name: str, page: _Drawn) -> list[Chart]:
     """Return the charts of an id; none where the runs have nothing to draw."""
-    tables = (_FEW, _TOGETHER, *([_SINGLE] if len(page.runs) == 1 else []))
-    make = next((table[name] for table in tables if name in table), None)
-    if make is None:
-        return []
-    if len(page.runs) > MAX_TOGETHER and name in _FEW:
-        alone = [(run.label, make(replace(page, runs=[run]))) for run in page.runs]
-        found = [(label, chart) for label, chart in alone if isinstance(chart, Chart)]
-        return [one_chart(found)] if found else []
-    made = make(page)
-    return made if isinstance(made, list) else [made] if made else []
+    made: _Made = None
+    if name in _ANY and name != "carpet" and len(page.runs) > MAX_TOGETHER:
+        of_runs = [(run.label, _ANY[name](replace(page, runs=[run]))) for run in page.runs]
+        found = [(label, chart) for label, chart in of_runs if isinstance(chart, Chart)]
+        made = one_chart(found) if found else None
+    else:
+        makes = {**_ANY, **(_SINGLE if len(page.runs) == 1 else {})}
+        made = makes[name](page) if name in makes else None
+    return [made] if isinstance(made, Chart) else list(made or ())
 
 
 def _runs_sections(
@@ -307,44 +291,37 @@ def _runs_sections(
     }
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
-    page, found = _Drawn(runs, unit, levels, verdicts), []
+    page, found = _Drawn(runs, unit, levels), []
     for name in dict.fromkeys(name for of_run in by_run.values() for name in of_run):
-        of_section = {label: s[name] for label, s in by_run.items() if name in s}
-        section = beside(of_section)
+        section = beside({label: s[name] for label, s in by_run.items() if name in s})
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)
             section = limits_section([(run.run, r, run.label) for run, of in pairs for r in of])
         made = [chart for id_ in section.charts if drawn for chart in _charts(id_, page)]
-        made.sort(key=lambda chart: chart.id in _OF_POOLS)
+        made = [_with_boundary(c, runs) for c in sorted(made, key=lambda c: c.id in _LAST)]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
-        found.append(replace(section, charts=tuple(_with_boundary(made, runs)), notes=notes))
+        found.append(replace(section, charts=tuple(made), notes=notes))
     return tuple(found)
 
 
 def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
     """Say which runs were averaged on reading."""
     reduced = [run.label for run in runs if run.step_ms != run.resolution_ms]
-    if not reduced:
-        return ()
-    return (
+    words = (
         f"{listed(reduced)}: the figures use means of about a minute, for the number of intervals. "
-        "Maximum and minimum, and the tables, are of the run's own intervals.",
+        "Maximum and minimum, and the tables, are of the run's own intervals."
     )
+    return (words,) if reduced else ()
 
 
-def _with_boundary(charts: Sequence[Chart], runs: Sequence[RunData]) -> list[Chart]:
-    """Return charts with where power is taken at each of those that show it."""
-    whole, in_parts = boundary_of(runs), boundary_of(runs, in_parts=True)
-    pools = {part.label for run in runs for part in run.parts}
-    of_power = {"W", "kW", "MW", "GW"}
-    found = []
-    for chart in charts:
-        names = {panel.title for panel in chart.panels}
-        names |= {getattr(layer, "name", "") for panel in chart.panels for layer in panel.layers}
-        units = {getattr(layer, "unit", "") for panel in chart.panels for layer in panel.layers}
-        text = in_parts if pools & names else whole
-        found.append(replace(chart, boundary=text if units & of_power else ""))
-    return found
+def _with_boundary(chart: Chart, runs: Sequence[RunData]) -> Chart:
+    """Return a chart of power with where it is taken."""
+    layers = [layer for panel in chart.panels for layer in panel.layers]
+    if not {"W", "kW", "MW", "GW"} & {getattr(layer, "unit", "") for layer in layers}:
+        return chart
+    names = {getattr(layer, "name", "") for layer in layers} | {p.title for p in chart.panels}
+    in_parts = any(part.label in names for run in runs for part in run.parts)
+    return replace(chart, boundary=boundary_of(runs, in_parts))
 
 
 def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Report:
@@ -353,18 +330,14 @@ def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Repor
     sections = sweep_sections(sweep, limits)
     if runs:
         sections += [replace(section, folded=True) for section in _runs_sections(runs, (), drawn)]
-    warnings = [*sweep.warnings]
-    if sweep.n_failed:
-        warnings.insert(
-            0, f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see summary.parquet"
-        )
+    failed = f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see summary.parquet"
     detail = f"{plural(len(runs), 'run')} of one seed in detail" if runs else "no run in detail"
     return Report(
         title=sweep.name,
         subtitle=f"sweep of {plural(len(sweep.finished), 'finished run')} over "
         f"{listed([*sweep.axes, *(['seed'] if sweep.n_seeds > 1 else [])])}; {detail}",
         sections=tuple(sections),
-        warnings=tuple(warnings),
+        warnings=(*([failed] if sweep.n_failed else []), *sweep.warnings),
         summary=_descriptions(runs),
     )
 
@@ -374,16 +347,14 @@ def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
-def warnings_of(runs: Sequence[RunData]) -> tuple[str, ...]:
+def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
     """Return each warning of the runs once, with the runs that have it where there are several."""
-    found: dict[str, list[str]] = {}
-    for run in runs:
-        for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
-            found.setdefault(warning, []).append(run.label)
+    found = by_warning([run.run for run in runs], [run.label for run in runs])
     if len(runs) == 1:
         return tuple(found)
+    every = f"all {len(runs)} runs"
     return tuple(
-        f"{f'all {len(runs)} runs' if len(of) == len(runs) else ', '.join(of)}: {warning}"
+        f"{every if len(of) == len(runs) else ', '.join(of)}: {warning}"
         for warning, of in found.items()
     )
 

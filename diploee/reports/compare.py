@@ -1,14 +1,11 @@
-"""Differences between runs: every metric, the calendar weeks that they share, their warnings."""
+"""Differences between runs: every metric, their settings, their warnings."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from diploee.errors import Brief, InputError, plural
 from diploee.metric import NONE, Metric, find_metric, flatten
@@ -16,16 +13,10 @@ from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run, open_run
 from diploee.outputs.ranked import ranks
 from diploee.reports.data import differing_settings, run_labels
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK, W_PER_MW, power_unit
+from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MONDAY_MS = 4 * MS_PER_DAY
-"""1970-01-05 was a Monday [ms since 1970]."""
-MEANS_MS = 15 * MS_PER_MIN
-"""Peaks of weeks are of means over this [ms], or the resolution where it is longer."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +64,6 @@ class Comparison(Brief):
     rows: tuple[MetricRow, ...]  # all metrics that a run has, the most asked for first
     # Keys of the scenarios that differ, with the value of each run; None where a run has none
     settings: Mapping[str, tuple[Any, ...]]
-    # Mean and largest power of the whole calendar weeks that all runs cover, by Monday: ``<run>
-    # mean [MW]`` and ``<run> max [MW]``. Empty where they share none.
-    weeks: pd.DataFrame
-    means_ms: int  # length of the means that the weeks' largest powers are of [ms]
     warnings: Mapping[str, tuple[str, ...]]  # each warning once, with the runs that have it
 
     def __getitem__(self, key: str) -> MetricRow:
@@ -106,12 +93,6 @@ class Comparison(Brief):
     def _repr_html_(self) -> str:
         return self.frame().to_html(float_format="{:.4g}".format)
 
-    def furthest_weeks(self, n: int = 3) -> pd.DataFrame:
-        """Return the weeks whose means lie furthest apart, the furthest first."""
-        means = self.weeks[[f"{label} mean [MW]" for label in self.labels]]
-        apart = (means.max(axis=1) - means.min(axis=1)).sort_values(ascending=False)
-        return self.weeks.loc[apart.index[:n]]
-
 
 def compare(*runs: Run | Path | str) -> Comparison:
     """Compare runs with the first of them.
@@ -131,19 +112,18 @@ def compare(*runs: Run | Path | str) -> Comparison:
         raise InputError(f"{plural(len(runs), 'run')} given, two or more are compared; give others")
     opened = [run if isinstance(run, Run) else open_run(run) for run in runs]
     labels = run_labels(opened)
-    weeks, means_ms = _weeks(opened, labels)
-    told: dict[str, list[str]] = {}
-    for label, run in zip(labels, opened, strict=True):
-        for warning, _ in Counter(map(str, run.manifest.get("warnings") or ())).items():
-            told.setdefault(warning, []).append(label)
     return Comparison(
-        tuple(labels),
-        tuple(_rows(opened)),
-        differing_settings(opened),
-        weeks,
-        means_ms,
-        {warning: tuple(of) for warning, of in told.items()},
+        tuple(labels), tuple(_rows(opened)), differing_settings(opened), by_warning(opened, labels)
     )
+
+
+def by_warning(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return each warning of runs once, with the labels of those that have it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for label, run in zip(labels, runs, strict=True):
+        for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
+            found[warning] = (*found.get(warning, ()), label)
+    return found
 
 
 def _rows(runs: Sequence[Run]) -> list[MetricRow]:
@@ -161,35 +141,3 @@ def _rows(runs: Sequence[Run]) -> list[MetricRow]:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _weeks(runs: Sequence[Run], labels: Sequence[str]) -> tuple[pd.DataFrame, int]:
-    """Return means and peaks of the whole weeks of local time that all cover, and the means."""
-    import pandas as pd
-
-    steps_ms = [run.scenario.resolution_ms for run in runs]
-    means_ms = max(step_ms * max(1, MEANS_MS // step_ms) for step_ms in steps_ms)
-    columns: dict[str, Any] = {}
-    for run, label, step_ms in zip(runs, labels, steps_ms, strict=True):
-        each_ms = step_ms * max(1, means_ms // step_ms)
-        week, mean_w, max_w = _by_week(run, each_ms)
-        monday = pd.to_datetime(week * MS_PER_WEEK + MONDAY_MS, unit="ms")
-        columns[f"{label} mean [MW]"] = pd.Series(mean_w / W_PER_MW, monday)
-        columns[f"{label} max [MW]"] = pd.Series(max_w / W_PER_MW, monday)
-    return pd.DataFrame(columns).dropna().rename_axis("week of"), means_ms
-
-
-def _by_week(run: Run, step_ms: int) -> tuple[Int64Array, Float64Array, Float64Array]:
-    """Return the whole weeks of a run, and the mean and largest power of each [W]."""
-    series = run.series()
-    weeks, powers_w = [], []
-    for block in run.blocks(["facility_power_w"], step_ms):
-        weeks.append((series.local_ms(block.starts_ms) - MONDAY_MS) // MS_PER_WEEK)
-        powers_w.append(block.columns["facility_power_w"])
-    week, power_w = np.concatenate(weeks), np.concatenate(powers_w)
-    found, first, count = np.unique(week, return_index=True, return_counts=True)
-    mean_w = np.add.reduceat(power_w, first) / count
-    max_w: Float64Array = np.maximum.reduceat(power_w, first)
-    # A week of a clock that is set forward lacks an hour.
-    whole = count * step_ms >= MS_PER_WEEK - MS_PER_DAY / 24
-    return found[whole], mean_w[whole], max_w[whole]

@@ -29,7 +29,7 @@ from diploee.metrics.changes import SIZES
 from diploee.outputs import METRICS_FILE
 from diploee.outputs.words import interval, listed
 from diploee.reports.data import POWER, RunData
-from diploee.reports.limit_charts import LimitLine
+from diploee.reports.limit_lines import LimitLine
 from diploee.units import MS_PER_S, W_PER_MW, PowerUnit
 
 Entry = dict[str, Any]

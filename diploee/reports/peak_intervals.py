@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from diploee.textio.stamps import Stamps, moment, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, read_columns, read_header
 from diploee.textio.text import read_text
 from diploee.textio.values import Number, fail_values, numbers, texts
-from diploee.units import MS_PER_MIN, W_PER_MW
+from diploee.units import W_PER_MW
 
 MAX_INTERVALS = 1_000
 _DURATION = Number(above=0, largest=366 * 24 * 60, may_miss=False, of="minutes")
@@ -47,12 +46,10 @@ class _CoincidentDemand:
     """The demand of a run in one interval."""
 
     name: str  # name of the interval
-    # When it begins and ends, in the facility's zone
-    start: datetime
-    end: datetime
+    start: datetime  # its begin, in the facility's zone
     mw: float  # mean power [MW]
     mvar: float | None  # mean reactive power, drawn positive [Mvar]; None where the run models none
-    # The run's largest demand over clock intervals of the same length where its metrics tell it
+    # The run's largest demand over clock intervals of the same length where its metrics have it
     # (15, 30 and 60 min), else its largest interval mean [MW]
     own_peak_mw: float
 
@@ -119,12 +116,9 @@ def _stamps(table: ReadTable, key: str) -> Stamps:
 
 def coincident_demand(run: Run, intervals: Sequence[_PeakInterval]) -> list[_CoincidentDemand]:
     """Return the demand of a run in each interval."""
-    series = run.series()
+    series, metrics = run.series(), run.values
     names = {column.name for column in run.columns}
     reactive = [n for n in ("poi_reactive_var", "facility_reactive_var") if n in names][:1]
-    grid: dict[str, Any] = run.metrics.get("grid") or {}
-    demands = (grid.get("maximum_demand") or {}).get("intervals") or []
-    peaks_mw = {demand["interval_min"] * MS_PER_MIN: demand["max_mw"] for demand in demands}
     found = []
     for interval in intervals:
         first = series.row_at(interval.start, f"{interval.where}: start")
@@ -132,24 +126,19 @@ def coincident_demand(run: Run, intervals: Sequence[_PeakInterval]) -> list[_Coi
         if interval.duration is not None:
             end = series.at(first).astimezone(UTC) + interval.duration
         rows = first, series.row_at(end, f"{interval.where}: end", is_end=True)
-        length_ms = (rows[1] - rows[0]) * series.step_ms
-        length = timedelta(milliseconds=length_ms)
+        length = timedelta(milliseconds=(rows[1] - rows[0]) * series.step_ms)
         if length != (interval.duration or interval.end - interval.start):
             raise InputError(
                 f"{interval.where}: the clock is changed within the interval; give both times with "
                 "their offset from UTC"
             )
         block = series.read(["facility_power_w", *reactive], rows)
-        mean = {name: float(v.mean()) / W_PER_MW for name, v in block.columns.items()}
-        own_mw = peaks_mw.get(length_ms, (grid.get("peak") or {}).get("max_mw"))
-        found.append(
-            _CoincidentDemand(
-                interval.name,
-                series.at(rows[0]),
-                series.at(rows[1]),
-                mean["facility_power_w"],
-                mean[reactive[0]] if reactive else None,
-                run.metrics["power"]["max_mw"] if own_mw is None else own_mw,
-            )
-        )
+        mw, *mvar = (float(values.mean()) / W_PER_MW for values in block.columns.values())
+        minutes = length / timedelta(minutes=1)
+        keys = (f"grid.maximum_demand.intervals.{minutes:g}min.max_mw", "grid.peak.max_mw")
+        own_mw = next((metrics[k] for k in keys if metrics.get(k) is not None), None)
+        own_mw = run.metrics["power"]["max_mw"] if own_mw is None else own_mw
+        mean_mvar = mvar[0] if mvar else None
+        at = series.at(first)
+        found.append(_CoincidentDemand(interval.name, at, mw, mean_mvar, own_mw))
     return found

@@ -10,7 +10,7 @@ from diploee.drawing.charts import PALETTE, Axis, Band, Chart, Line, Panel, clos
 from diploee.drawing.pictures import write_picture
 from diploee.errors import plural
 from diploee.profiles.profile import PowerProfile
-from diploee.tables import Int64Array
+from diploee.reports.aggregate import means
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW
 
 ZOOM_MS = 2 * MS_PER_MIN
@@ -63,36 +63,25 @@ def zoom_start(profile: PowerProfile) -> int:
 
 def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
     """Return range and means of the whole run, and where the lower panel lies."""
-    step_min = profile.dt_ms / MS_PER_MIN
-    blocks, mean_ms = _blocks(profile, MEAN_MS), MEAN_MS
-    low = np.minimum.reduceat(profile.power_w, blocks[:-1]) / W_PER_KW
-    high = np.maximum.reduceat(profile.power_w, blocks[:-1]) / W_PER_KW
-    if profile.duration_ms > LONG_RUN_MS:
-        mean_ms = LONG_RUN_MEAN_MS
-    edges = _blocks(profile, mean_ms)  # the last one shorter
-    sums_w = np.add.reduceat(profile.power_w.astype(np.float64), edges[:-1])
-    middle, means = (edges[:-1] + edges[1:]) / 2 * step_min, sums_w / np.diff(edges) / W_PER_KW
-    top = 1.05 * float(high.max()) or 1.0
-    shown = np.array([start, stop]) * step_min
-    samples, mean = f"range of the {profile.dt_ms / MS_PER_S:g} s samples", mean_ms // MS_PER_S
+    step_min, kw = profile.dt_ms / MS_PER_MIN, profile.power_w / W_PER_KW
+    mean_ms = LONG_RUN_MEAN_MS if profile.duration_ms > LONG_RUN_MS else MEAN_MS
+    first = np.arange(0, kw.size, max(1, MEAN_MS // profile.dt_ms))
+    low, high = (closed(most.reduceat(kw, first)) for most in (np.minimum, np.maximum))
+    every = max(1, mean_ms // profile.dt_ms)
+    ends = np.append(np.arange(0, kw.size, every), kw.size)  # the last one shorter
+    middle, top = (ends[:-1] + ends[1:]) / 2 * step_min, 1.05 * float(high.max()) or 1.0
+    samples = f"range of the {profile.dt_ms / MS_PER_S:g} s samples"
+    x, shown = np.append(first, kw.size) * step_min, np.array([start, stop]) * step_min
     return Panel(
-        Axis("time [min]", range=(0, profile.power_w.size * step_min)),
+        Axis("time [min]", range=(0, kw.size * step_min)),
         Axis("job power [kW]", range=(0, top)),
         (
-            Band(
-                blocks * step_min, closed(low), closed(high), samples, PALETTE[5], 0.7, steps=True
-            ),
-            Line(middle, means, f"{mean} s mean", PALETTE[0], width=1.4),
+            Band(x, low, high, samples, PALETTE[5], 0.7, steps=True),
+            Line(middle, means(kw, every), f"{mean_ms // MS_PER_S} s mean", PALETTE[0], width=1.4),
             Band(shown, np.zeros(2), np.full(2, top), "lower panel", PALETTE[1], 0.35),
         ),
         wide=True,
     )
-
-
-def _blocks(profile: PowerProfile, length_ms: int) -> Int64Array:
-    """Return where blocks of a length begin, and where the last one ends [samples]."""
-    n = profile.power_w.size
-    return np.append(np.arange(0, n, max(1, length_ms // profile.dt_ms)), n)
 
 
 def _zoom(profile: PowerProfile, start: int, stop: int) -> Panel:

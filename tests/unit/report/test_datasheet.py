@@ -58,13 +58,12 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
     minutes = np.arange(len(table))
     pq.write_table(table.set_column(index, kind, pa.array(minutes * 16.0).cast(kind.type)), path)
     sheet = data_sheet(open_run(folder))
-    active, ramps = found(sheet, "Active"), found(sheet, "Ramps")
+    active = found(sheet, "Active")
     last = minutes.size / 15 - 1
     for level in (50.0, 99.9):
         quarter = last * level / 100
         expected_mw = (15 * quarter + 7) * 16e-6
         assert active[f"15 min demand, P{level:g}", ""].value == pytest.approx(expected_mw)
-    assert ramps["Largest ramp up, 1 min", ""].unit == "MW/min"
     months = found(sheet, "Demand by month or")
     january_mw = (31 * 1440 - 1) / 2 * 16e-6
     demand = months["2018-01", "15 min demand"].value
@@ -156,8 +155,10 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     assert max(demands) == found(sheet, "Active")["Maximum demand, 15 min", ""].value
     note = found(sheet, "Active")["Load factor, of rated power", ""].note
     assert note == "device rating (rated_power_mw) of all phases"
-    ramp = found(sheet, "Ramps")["Largest ramp up, 10 min", ""]
-    assert ramp.value is None and "shorter than the run's resolution" in ramp.note
+    ramps = found(sheet, "Peak and ramps")
+    assert ramps["Largest ramp up [MW/min]", "10 min means"].value is None
+    (swings,) = (section for section in sheet.sections if section.id == "swings")
+    assert "shorter than the run's resolution" in swings.notes[0]
     assert min(demands) > 0.9 * 4 * 400e-6
     years = found(sheet, "Demand by month or year")
     assert [item for item, of in years if of == "peak"] == ["2018", "2019", "2020"]
@@ -167,17 +168,18 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
 def test_what_a_run_cannot_tell_is_absent_with_the_reason(run_folder: Path) -> None:
     sheet = data_sheet(open_run(run_folder))
     assert "no point_of_interconnection" in found(sheet, "Reactive")["Reactive power", ""].note
-    assert "resolution of 60 s" in found(sheet, "Strongest")["Lines", ""].note
-    swing = found(sheet, "Ramps")["Largest swing within 2 s, 10 s and 1 min", ""]
-    assert swing.value is None and "resolution of 60 s" in swing.note
+    assert found(sheet, "Lines")["Lines", ""].value is None
+    (swings,) = (section for section in sheet.sections if section.id == "swings")
+    assert "swings within 2 s, swings within 10 s and swings within 60 s" in swings.notes[0]
+    assert "resolution of 60 s" in swings.notes[0]
     assert "contract_mva" in found(sheet, "Connection")["Contract", ""].note
     assert sheet.notes[0].startswith("The run ends before the grid's meter")
 
 
 def test_lines_and_swings_of_a_fine_run_stand_there(fine_folder: Path) -> None:
     sheet = data_sheet(open_run(fine_folder), ["ercot_lcl_2026_06"])
-    assert found(sheet, "Strongest")["0.0500 Hz", "period"].value == pytest.approx(20, rel=0.02)
-    assert found(sheet, "Ramps")["Largest swing within 10 s", ""].value > 0
+    assert found(sheet, "Lines")["1", "Period"].value == pytest.approx(20, rel=0.02)
+    assert found(sheet, "Swings")["10 s", "Largest"].value > 0
     verdicts = found(sheet, "Limits")
     assert {f.value for (_, of), f in verdicts.items() if of == "Verdict"} <= {
         "not met", "met", "inconclusive"
@@ -265,9 +267,10 @@ def test_drop_has_the_sign_of_a_ramp_down(tmp_path: Path) -> None:
     run = simulate(
         scenario, tmp_path / "run", library=tiny_library(), engine="compiled", event_windows=True
     )
-    ramps = found(data_sheet(run), "Ramps")
-    drops = [figure.value for (item, _), figure in ramps.items() if "drop" in item]
-    assert drops and all(isinstance(value, float) and value > 0 for value in drops)
+    ramps = found(data_sheet(run), "Peak and ramps")
+    drop = ramps["Largest ramp down [MW/min]", "1 s means"].value
+    assert drop == pytest.approx(-60 * run.event_windows["drop_1s"]["value_mw"])
+    assert drop > 0
 
 
 def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from diploee.outputs import open_run
 from diploee.outputs.words import short_boundary
 from diploee.reports.build import build_report
 from diploee.reports.data import read_run
-from diploee.reports.limit_charts import limit_lines
+from diploee.reports.limit_lines import limit_lines
 from diploee.reports.page import report_page
 from diploee.reports.stack_charts import overview_chart
 from diploee.scenario import load_scenario
