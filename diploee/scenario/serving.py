@@ -91,6 +91,58 @@ class LogisticService(Model):
         return self
 
 
+class PowerLaw(Model):
+    """Power of a served model by its size, precision and GPU, and the sequences in flight.
+
+    `diploee.loads.services.power_law` has the equation; docs/serving.md its residuals.
+    """
+
+    parameters_b: Annotated[float, Field(gt=0, le=1e5)] = Field(description="Parameters [1e9].")
+    active_parameters_b: Annotated[float, Field(gt=0, le=1e5)] | None = optional(
+        "Of a mixture of experts, the parameters that a token uses [1e9]; a dense model if absent."
+    )
+    precision: Literal["fp16", "bf16", "fp8"] = Field(description="Format of the weights.")
+    gpu: Literal["H100", "H200", "A100", "L40S"] = Field(description="Kind of GPU.")
+    gpus_per_replica: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="GPUs that share the weights of one replica."
+    )
+    replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="Replicas that share the requests of an instance evenly."
+    )
+    other_node_power_w: Power = Field(
+        description="Power of each node besides these GPUs [W]: CPU packages, GPUs without a "
+        "replica."
+    )
+    input_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | None = optional(
+        "Mean length of a prompt [tokens]; with the two speeds below."
+    )
+    prefill_tokens_per_s: Positive | None = optional(
+        "Tokens of a prompt that a replica reads per second [1/s], at the usual load."
+    )
+    time_per_token_s: Positive | None = optional(
+        "Time between two tokens of an answer [s], at the usual load. Without these three keys the "
+        "sequences in flight follow from the service's latency_curve."
+    )
+
+    @model_validator(mode="after")
+    def _stay_is_known(self) -> PowerLaw:
+        names = ("input_tokens", "prefill_tokens_per_s", "time_per_token_s")
+        missing = [name for name in names if getattr(self, name) is None]
+        if 0 < len(missing) < len(names):
+            raise ValueError(f"{one_of(names)} go together, missing is {one_of(missing)}")
+        if (self.active_parameters_b or 0) > self.parameters_b:
+            raise ValueError(
+                f"active_parameters_b {self.active_parameters_b:g} is above parameters_b "
+                f"{self.parameters_b:g}"
+            )
+        return self
+
+    @property
+    def has_speeds(self) -> bool:
+        """Whether the stay of a request follows from its speeds, not from a latency curve."""
+        return self.time_per_token_s is not None
+
+
 class LatencyCap(Model):
     """A latency that a service keeps; the measured curve turns it into a request rate (Eq. 5)."""
 
@@ -164,6 +216,10 @@ class Service(Model):
     logistic: LogisticService | None = optional(
         "Power, latency and throughput as logistic curves of the batch size; or power_curve."
     )
+    power_law: PowerLaw | None = optional(
+        "Power by size, precision, GPU and sequences in flight, without a table (experimental); or "
+        "power_curve."
+    )
     latency_curve: str | None = Field(
         default=None,
         description="Latency and throughput against offered rate: a shipped name such as "
@@ -206,9 +262,14 @@ class Service(Model):
 
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
-        n_means = (self.power_curve is not None) + (self.logistic is not None)
+        means = (self.power_curve, self.logistic, self.power_law)
+        n_means = sum(of is not None for of in means)
         if n_means > 1 or (n_means == 0 and self.power_samples is None):
-            raise ValueError("give either power_curve or logistic, or power_samples without them")
+            raise ValueError(
+                "give one of power_curve, logistic and power_law, or power_samples without them"
+            )
+        if self.power_law is not None:
+            self._check_power_law(self.power_law)
         if n_means == 0 and len(self.power_samples or ()) < MIN_SAMPLES:
             raise ValueError(
                 f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a power_curve "
@@ -228,6 +289,16 @@ class Service(Model):
         if self.latency_cap is not None and self.latency_curve is None:
             raise ValueError("latency_cap needs a latency_curve, such as llama3_70b_coding_latency")
         return self
+
+    def _check_power_law(self, law: PowerLaw) -> None:
+        if self.power_samples is not None:
+            raise ValueError("power_law has samples of its own; remove power_samples")
+        if not law.has_speeds and self.latency_curve is None:
+            raise ValueError(
+                "power_law needs the sequences in flight: give its input_tokens, "
+                "prefill_tokens_per_s and time_per_token_s as you measured them, or the service a "
+                "latency_curve such as llama3_70b_coding_latency"
+            )
 
     def _checked_logistic(self) -> Service:
         if self.latency_curve is not None:

@@ -26,13 +26,14 @@ from diploee.loads.services.curves import (
     ServingFile,
     nearest_length,
 )
+from diploee.loads.services.power_law import law_curve
 from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
 from diploee.neighbours.openg2g.serving import logistic_curves
 from diploee.profiles import PowerProfile
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.profiles.resample import US_PER_MS, EnergyCurve, joint_power_w
 from diploee.scenario import RequestStream, Service
-from diploee.scenario.serving import LatencyMetric
+from diploee.scenario.serving import LatencyMetric, PowerLaw
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.textio.sheets import read_sheet
@@ -89,6 +90,8 @@ def _service_curves(name: str, service: Service, tokens: float, folder: Path) ->
         metric = service.latency_cap.metric if service.latency_cap else "mean_itl"
         power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
         return ServiceCurves(replace(power, samples=samples), latency, read)
+    if (law := service.power_law) is not None:
+        return _law_curves(name, service, law, tokens, folder)
     if service.power_curve is None:
         power = PowerCurve(
             name,
@@ -104,6 +107,22 @@ def _service_curves(name: str, service: Service, tokens: float, folder: Path) ->
         return ServiceCurves(power, None, read)
     latency, latency_file = _latency_curve(service, service.latency_curve, tokens, folder)
     return ServiceCurves(power, latency, (*read, latency_file))
+
+
+def _law_curves(
+    name: str, service: Service, law: PowerLaw, tokens: float, folder: Path
+) -> ServiceCurves:
+    read: tuple[ServingFile, ...] = ()
+    latency = stays = None
+    highest_rps = service.max_request_rate_rps or 0.0
+    if service.latency_curve is not None:
+        latency, file = _latency_curve(service, service.latency_curve, tokens, folder)
+        read, highest_rps = (file,), max(highest_rps, float(latency.rate_rps[-1]))
+        if not law.has_speeds:
+            mean = service.model_copy(update={"latency_cap": None})
+            stays, _ = _latency_curve(mean, service.latency_curve, tokens, folder)
+    power = law_curve(name, law, highest_rps, tokens, service.nodes_per_instance, stays)
+    return ServiceCurves(power, latency, read)
 
 
 def _latency_curve(

@@ -73,6 +73,12 @@ def service_capacity(
     completes beyond R_max is for the stream's way of overload to say.
     """
     warnings: list[str] = []
+    if (law := service.power_law) is not None:
+        within = "of experts within 12 %" if law.active_parameters_b else "dense within 9 %"
+        warnings.append(
+            f"power_law is experimental: levels {within}, energy within 6 %, of single nodes with "
+            "vLLM; give power_samples of your own where you have them"
+        )
     limit_s = None
     if service.latency_cap is not None:
         assert curve is not None

@@ -68,7 +68,7 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
 def _sample_w(curve: PowerCurve, rate_rps: float, mean_w: float, peak_w: float) -> Float64Array:
     """Synthesise the repeating sample of one rate."""
     rng = stream(0, "profiles", "serving", curve.name, f"{rate_rps:g}")
-    noise = _average_1s(rng.standard_normal(N_SAMPLES))
+    noise = average_1s(rng.standard_normal(N_SAMPLES))
     noise /= noise.std()
     lowered_w = np.maximum(_drops_w(rng, mean_w), _dips_w(rate_rps / curve.rate_rps[-1]))
     # The highest reading is about the mean, plus what the drops take off it, plus the noise.
@@ -88,7 +88,7 @@ def _drops_w(rng: np.random.Generator, mean_w: float) -> Float64Array:
     for start in starts:
         level_w = rng.uniform(*DROP_TO_W)
         depth_w[start : start + _PER_S] = max(0.0, mean_w - level_w)
-    return _average_1s(depth_w)
+    return average_1s(depth_w)
 
 
 def _dips_w(relative_rate: float) -> Float64Array:
@@ -96,10 +96,10 @@ def _dips_w(relative_rate: float) -> Float64Array:
     time_s = np.arange(N_SAMPLES) / _PER_S
     grown_w = DIP_W[0] + (DIP_W[1] - DIP_W[0]) * time_s / time_s[-1]
     inside = (time_s % DIP_EVERY_S) < 1
-    return _average_1s(np.where(inside, max(0.0, 2 * relative_rate - 1) * grown_w, 0.0))
+    return average_1s(np.where(inside, max(0.0, 2 * relative_rate - 1) * grown_w, 0.0))
 
 
-def _average_1s(values: Float64Array) -> Float64Array:
+def average_1s(values: Float64Array) -> Float64Array:
     """Return the moving average over 1 s, as the driver reports it; the sample repeats."""
     wrapped = np.concatenate([values[-_PER_S + 1 :], values])
     return np.convolve(wrapped, np.full(_PER_S, 1 / _PER_S), mode="valid")

@@ -57,7 +57,7 @@ OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
         CODING,
         "needs samples that keep their own mean",
     ),
-    (ALONE, CODING, "give either power_curve or logistic, or power_samples"),
+    (ALONE, CODING, "give one of power_curve, logistic and power_law, or power_samples"),
     ({"flexibility": {"power_limit": 0.4}}, f"{CODING}.flexibility.power_limit", "0.5 or more"),
     ({"flexibility": {"power_limit": 1.0}}, f"{CODING}.flexibility.power_limit", "below 1"),
 ]

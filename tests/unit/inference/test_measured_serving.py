@@ -1,0 +1,138 @@
+"""The law of serving power against open traces of single nodes, where they are at hand."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import PUBLISHED
+
+from diploee.loads.services.power_law import GPUS, served_power
+from diploee.scenario.serving import PowerLaw
+from diploee.tables import Float64Array
+
+TRACES = PUBLISHED / "serving_power" / "vllm_traces.tar.gz"
+pytestmark = pytest.mark.skipif(not TRACES.exists(), reason="the traces are not at hand")
+
+STEPS = {4: (1, 8, 32, 64), 5: (1, 4, 8, 16, 32), 6: (1, 4, 8, 16, 32, 64)}
+"""Sequences in flight of each level; the files name the last alone, the others are assumed."""
+
+STAIRS: dict[str, tuple[float, str, int]] = {
+    "cov_deepseek_r1_llama8b_H200_fp16_11972034": (8.03, "fp16", 1),
+    "cov_deepseek_r1_llama8b_H200_fp8_11972034": (8.03, "fp8", 1),
+    "cov_deepseek_r1_qwen7b_H200_fp16_11972034": (7.62, "fp16", 1),
+    "cov_llama_8b_H200_fp16_11972032": (8.03, "fp16", 1),
+    "cov_llama_8b_H200_fp8_11972032": (8.03, "fp8", 1),
+    "cov_qwen_0.5b_H200_fp16_11972033": (0.494, "fp16", 1),
+    "cov_qwen_0.5b_H200_fp8_11972033": (0.494, "fp8", 1),
+    "cov_qwen_72b_H200x1_fp8_11972043": (72.7, "fp8", 1),
+    "cov_qwen_7b_H200_fp16_11972033": (7.62, "fp16", 1),
+    "cov_qwen_7b_H200_fp8_11972033": (7.62, "fp8", 1),
+    "cov_mixtral_8x7b_H200x2_fp16_11972044": (12.9, "fp16", 2),
+    "cov_mixtral_8x7b_H200x2_fp8_11972044": (12.9, "fp8", 2),
+}
+"""Active parameters [1e9], precision and GPUs of each staircase."""
+
+OTHERS: dict[str, tuple[str, float, int, int, float]] = {
+    "exp1_llama8b_prefill_decode_A100_float16_11867853": ("A100", 8.03, 1, 1, 0.05),
+    "exp1_llama8b_prefill_decode_L40S_float16_11867854": ("L40S", 8.03, 1, 1, 0.07),
+    "exp7_A_llama8b_H100_fp16_11867864_config1": ("H100", 8.03, 1, 8, 0.05),
+    "exp7_A_llama8b_H200_fp16_11971979_config2": ("H200", 8.03, 1, 8, 0.05),
+    "exp7_B_H100x2_fp16_11867866_config1_70b": ("H100", 70.6, 2, 4, 0.05),
+    "exp7_B_H200x2_fp16_11971980_config1_70b": ("H200", 70.6, 2, 4, 0.05),
+    "exp7_C_H100x4_fp16_11867868_config1_72b": ("H100", 72.7, 4, 4, 0.05),
+    "exp7_C_H100x4_fp16_11867868_config2_7b_quad": ("H100", 7.62, 1, 4, 0.05),
+    "exp8_llama8b_A100_fp16_12021901": ("A100", 8.03, 1, 4, 0.07),
+    "exp8_qwen7b_L40S_fp16_bssweep_12021903": ("L40S", 7.62, 1, 16, 0.05),
+}
+"""GPU, parameters [1e9], GPUs of a replica, sequences in flight in it, and the tolerance."""
+
+
+class Traces:
+    """All traces by name."""
+
+    def __init__(self) -> None:
+        with tarfile.open(TRACES) as packed:
+            self.names = {
+                member.name.removesuffix(".json"): json.load(packed.extractfile(member))  # type: ignore[arg-type]
+                for member in packed.getmembers()
+            }
+
+    def of(self, name: str) -> tuple[Float64Array, Float64Array]:
+        """Return times [s] and the power of each GPU that works [W]."""
+        content = self.names[name]
+        power_w = np.array(list(content["per_gpu"].values()), dtype=np.float64)
+        return np.array(content["ts"], dtype=np.float64), power_w[power_w.max(axis=1) > 150]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Traces:
+    return Traces()
+
+
+def levels_w(power_w: Float64Array, least_s: float, step_s: float = 1.0) -> list[Float64Array]:
+    """Return the readings of each stretch with work, less some at its ends."""
+    warm_w = np.percentile(power_w, 5)
+    on = power_w > warm_w + max(20, 0.15 * (np.percentile(power_w, 95) - warm_w))
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], on.astype(int), [0]])))
+    stretches = edges.reshape(-1, 2)
+    skipped = round(5 / step_s)
+    return [power_w[a + skipped : b - 3] for a, b in stretches if (b - a) * step_s >= least_s]
+
+
+def law_of(gpu: str, size: float, precision: str, n_gpus: int, experts: bool = False) -> Any:
+    active = {"active_parameters_b": size} if experts else {}
+    spec = {"parameters_b": 46.7 if experts else size, "precision": precision, "gpu": gpu}
+    return served_power(
+        PowerLaw(**spec, **active, gpus_per_replica=n_gpus, other_node_power_w=0)  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("name", STAIRS)
+def test_levels_are_the_laws(trace: Traces, name: str) -> None:
+    size, precision, n_gpus = STAIRS[name]
+    power_w = trace.of(name)[1].mean(axis=0)
+    measured_w = np.array([np.median(level) for level in levels_w(power_w, 30)])
+    sequences = np.array(STEPS[measured_w.size], dtype=np.float64)
+    experts = "mixtral" in name
+    law = law_of("H200", size, precision, n_gpus, experts)
+    error = law.power_w(sequences) / measured_w - 1
+    # fp8 leaves the embeddings at two bytes: much of 0.5e9 parameters, and the law's one miss.
+    allowed = 0.12 if experts else 0.09 if name.startswith("cov_qwen_0.5b_H200_fp8") else 0.07
+    assert np.abs(error).max() < allowed
+    assert abs(error.mean()) < 0.06
+    rise = np.log2(sequences) if experts else sequences - 1
+    warm_w = float(np.median(power_w[:12]))
+    each_w, first_w = np.polyfit(rise, measured_w - warm_w, 1)
+    own = (warm_w + first_w + each_w * rise) / measured_w - 1
+    assert np.abs(own).max() < (0.06 if experts else 0.04)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_levels_of_other_gpus_and_of_several_are_the_laws(trace: Traces, name: str) -> None:
+    gpu, size, n_gpus, sequences, allowed = OTHERS[name]
+    time_s, power_w = trace.of(name)
+    step_s = float(np.median(np.diff(time_s)))
+    level = np.concatenate(levels_w(power_w.mean(axis=0), 15, step_s))
+    found_w = law_of(gpu, size, "fp16", n_gpus).power_w(np.array(float(sequences)))
+    assert float(found_w) == pytest.approx(float(np.median(level)), rel=allowed)
+
+
+def test_warm_levels_are_those_of_traces_before_their_first_request(trace: Traces) -> None:
+    warm_w: dict[str, list[float]] = {gpu: [] for gpu in GPUS}
+    for name in trace.names:
+        gpu = next(gpu for gpu in GPUS if gpu in name)
+        warm_w[gpu] += np.median(trace.of(name)[1][:, :10], axis=1).tolist()
+    assert sum(map(len, warm_w.values())) > 150
+    for gpu, of_gpus_w in warm_w.items():
+        assert np.median(of_gpus_w) == pytest.approx(GPUS[gpu][0], abs=5)
+
+
+def test_four_instances_swing_twice_as_much_as_one(trace: Traces) -> None:
+    power_w = trace.of("exp7_C_H100x4_fp16_11867868_config2_7b_quad")[1]
+    working = power_w[:, 25:200]
+    one_w = np.sqrt(np.mean(np.var(working, axis=1)))
+    assert working.sum(axis=0).std() == pytest.approx(2 * one_w, rel=0.2)
