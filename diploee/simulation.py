@@ -39,6 +39,7 @@ from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.metrics.limits import LimitReport, Limits, load_limits
 from diploee.metrics.limits.watch import LimitWatch, asks_for_peak, at_needed_step
 from diploee.metrics.run_metrics import RunMetrics
+from diploee.metrics.voltage_change import voltage_of
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, MANIFEST, METRICS_FILE, Run, open_run
 from diploee.outputs.folder import (
     LIMITS_FILE,
@@ -241,6 +242,10 @@ class _Taken:
         if scenario.step_ms < scenario.resolution_ms:
             self._extremes = StepExtremes(scenario.clock, jobs.transient)
             self.at_step.append(self._extremes)
+        grid = scenario.site.short_circuit
+        if voltage := voltage_of(grid, scenario.clock, jobs.transient):
+            self.at_step.append(voltage)
+        self._voltage = voltage
         self.sinks: list[Sink] = [series, self._metrics]
         if jobs_file and scenario.streams:
             streams = jobs.streams
@@ -269,6 +274,8 @@ class _Taken:
         found = self._metrics.blocks(line.loads, line.energy_j)
         if self._extremes is not None:
             found["grid"]["at_step"] = self._extremes.block()
+        if self._voltage is not None:
+            found["grid"]["voltage_change"] = self._voltage.block()
         if self._flexibility is not None:
             found["flexibility"] = self._flexibility.block()
         if self._search is not None:

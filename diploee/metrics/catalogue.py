@@ -28,6 +28,7 @@ from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, 
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.poi import POI_METRICS
+from diploee.metrics.voltage_change import VOLTAGE_METRICS
 from diploee.model import Registry
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
@@ -65,6 +66,7 @@ DECLARED = [
     DEMAND_METRICS,
     PEAK_METRICS,
     STEP_METRICS,
+    VOLTAGE_METRICS,
     RAMP_METRICS,
     SWING_METRICS,
     RAINFLOW_METRICS,

@@ -96,7 +96,9 @@ RANKED = (
         ("carpet", "peak-week", "bands", "duration", "months", "pools"),
     ),
     _Part(
-        "ramps", "Ramps and swings", (),
+        "ramps", "Ramps and swings",
+        tuple(f"grid.voltage_change.{k}" for k in ("largest_percent", "within_percent",
+                                                    "flicker_pst")),
         (
             _Pivot("Ramps up", "grid.ramps.intervals.<row>.up.",
                    _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"},
@@ -107,6 +109,11 @@ RANKED = (
             _Pivot("Swings", "grid.rolling_range.windows.<row>.", _SIZES | {"time": "From"},
                    "The largest less the smallest mean within a window, at every start of an "
                    "interval of the run.", "Within"),
+            _Pivot("Rapid voltage changes", "grid.voltage_change.steps.<row>.", {
+                "total": "Steps", "most_per_hour": "Most in an hour",
+                "most_per_day": "Most in a day",
+            }, "Settled changes behind the site's short-circuit power; a step counts once in each "
+               "size that it reaches.", "From"),
         ),
         ("ramps", "swings", "worst-weeks", "zooms"),
     ),
@@ -222,7 +229,7 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     found += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
     found[ramps] = _with_causes(found[ramps], view)
-    notes = {"poi": _billing_notes(run)}
+    notes = {"poi": _billing_notes(run), "ramps": _voltage_notes(view)}
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
     return [*found, provenance(run)]
 
@@ -235,6 +242,16 @@ def _billing_notes(run: Run) -> list[str]:
     notes = [f"Only what the run covers: {listed(partial)}."] if partial else []
     ratchet = "Lower bounds, as the ratchet knows fewer than 11 whole months"
     return [*notes, *([f"{ratchet}: {listed(bound)}."] if bound else [])]
+
+
+def _voltage_notes(view: RunView) -> list[str]:
+    """Return what must be known of the rapid voltage changes."""
+    found = []
+    if view.values.get("grid.voltage_change.lower_bound"):
+        found.append("Voltage changes are lower bounds, as no reactive power is modelled.")
+    if n := view.values.get("grid.voltage_change.collapses"):
+        found.append(f"The voltage collapses at {n:,} instants: two buses have no solution.")
+    return found
 
 
 def ranks(keys: Iterable[str]) -> list[str]:

@@ -22,6 +22,7 @@ from diploee.errors import Brief, InputError
 from diploee.facility.base import naming
 from diploee.measures.distribution import ROUNDING, Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
+from diploee.measures.voltage import ShortCircuit
 from diploee.metrics.bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.metrics.changes import Key
 from diploee.model import Model
@@ -108,6 +109,7 @@ class Shown(Brief):
     # What a percentage of the peak is of [MW], and what that is; 0 and why where there is none
     whole_mw: float = 0.0
     whole: str = ""
+    grid: ShortCircuit | None = None  # behind the point of interconnection, where it is known
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""

@@ -19,6 +19,7 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.errors import Brief, InputError, one_line, plural, shown
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
+from diploee.measures.voltage import ShortCircuit
 from diploee.metrics.bands import Support, profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
@@ -401,6 +402,7 @@ def seen_by(
         peak if isinstance(peak, int | float) else None,
         has_reactive,
         (metrics.get("power") or {}).get("min_mw", 0.0) < 0,
+        scenario.site.short_circuit,
     )
 
 
@@ -413,6 +415,7 @@ def shown_at(
     peak_mw: float | None,
     has_reactive: bool = False,
     exports: bool = False,
+    grid: ShortCircuit | None = None,
 ) -> Shown:
     """Return what a series of a site shows at an interval."""
     contract, whole = _contract(facility), (0.0, NO_PEAK)
@@ -422,7 +425,7 @@ def shown_at(
         whole = peak_mw, "the peak"
     return Shown(
         clock, support.at_resolution(clock.step_ms), horizon_ms, peak_mw, *(contract or rated),
-        has_reactive, rated[0], exports, *whole,
+        has_reactive, rated[0], exports, *whole, grid,
     )  # fmt: skip
 
 

@@ -53,8 +53,9 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     def shown(step_ms: int) -> Shown:
         clock = WallClock(scenario.start_with_zone, step_ms)
         found = shown_at(
-            clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, ""), 1.0, has_reactive
-        )
+            clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, ""), 1.0, has_reactive,
+            grid=scenario.site.short_circuit,
+        )  # fmt: skip
         return replace(found, whole_mw=1.0, whole="")
 
     finest = shown(PROFILE_STEP_MS)
@@ -150,8 +151,9 @@ class LimitWatch:
         clock = WallClock(scenario.start_with_zone, scenario.step_ms)
         site = scenario.facility
         self._whole = shown_at(
-            clock, support, scenario.horizon_ms, site, rated, peak_mw, bool(self._reactive)
-        )
+            clock, support, scenario.horizon_ms, site, rated, peak_mw, bool(self._reactive),
+            grid=scenario.site.short_circuit,
+        )  # fmt: skip
         self._checks, _, self._unchecked = all_checks(limits, self._whole, None, "")
         self._series = Checked(self._checks, clock.step_ms)
         self._most_w = self._least_w = 0.0

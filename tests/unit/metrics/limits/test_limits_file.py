@@ -148,8 +148,8 @@ peek: 3
         ":8 swings.0.max_mw: must be a number above 0, found -1",
         ":9 peek: unknown key 'peek' (allowed: 'name', 'source', 'date', 'status', 'notes', "
         "'not_stated', 'ramps', 'changes', 'swings', 'band_rms', 'lines', 'peaks', "
-        "'daily_energy_mwh', 'load_factor', 'minimum_take', 'power_factor', 'reactive_power'); "
-        "did you mean 'peaks'?",
+        "'daily_energy_mwh', 'load_factor', 'minimum_take', 'power_factor', 'reactive_power', "
+        "'voltage_changes'); did you mean 'peaks'?",
     ]
 
 
