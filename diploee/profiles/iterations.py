@@ -20,24 +20,27 @@ MOST_SIGMAS = 3.0
 
 
 def loop_of_iterations(
-    job: SynchronousJob, period_s: float, rng: np.random.Generator
+    job: SynchronousJob,
+    period_s: float,
+    rng: np.random.Generator,
+    n_nodes: int = 1,
+    gpus_per_node: int = 1,
+    step_s: float = PROFILE_STEP_MS / MS_PER_S,
 ) -> Float64Array:
     """Return the power of a GPU in some ten minutes of iterations, as parts of its TDP.
 
-    The periods scatter by the job's jitter; their mean is the period, to half a step over the loop.
+    It is the mean over the GPUs of the job. The periods scatter by the job's jitter; their mean is
+    the period, to half a step over the loop. Noise is white: of density S, it has a variance of
+    S / (2 step_s) over steps.
     """
     n_iterations = max(round(LOOP_S / period_s), 1)
-    step_s = PROFILE_STEP_MS / MS_PER_S
     n_steps = max(round(n_iterations * period_s / step_s), 1)
     drawn = np.clip(rng.standard_normal(n_iterations), -MOST_SIGMAS, MOST_SIGMAS)
     lengths_s = 1 + job.jitter * drawn
     ends_s = np.cumsum(lengths_s) * (n_steps * step_s / lengths_s.sum())
     begins_s = np.concatenate([[0.0], ends_s[:-1]])
     lengths_s = ends_s - begins_s
-    # Corners of an iteration as parts of its length, and the level from each on.
-    levels = [(0.0, job.high), (job.duty, job.low)]
-    if (dip := job.second_dip) is not None:
-        levels[1:1] = [(dip.at, dip.level), (dip.at + dip.length, job.high)]
+    levels = job.corners()
     begin_s = (begins_s[:, None] + lengths_s[:, None] * [at for at, _ in levels]).ravel()
     level = np.tile([level for _, level in levels], n_iterations)
     before = np.concatenate([[job.low], level[:-1]])
@@ -46,7 +49,14 @@ def loop_of_iterations(
     edge_s = np.repeat(lengths_s, len(levels)) * max(job.edge_s / period_s, 1e-9)
     points_s = np.stack([begin_s, begin_s + edge_s], axis=1).ravel()
     values = np.stack([before, level], axis=1).ravel()
-    return _step_means(points_s, values, n_steps, step_s)
+    share, at_work = _step_means(points_s, values, n_steps, step_s), gpus_per_node
+    if job.in_turn:
+        share, at_work = job.load_level + (share - job.load_level) / gpus_per_node, 1
+    if (noise := job.noise) is not None:
+        density = noise.common**2 + noise.own**2 / (n_nodes * at_work)
+        sd = np.sqrt(density / (2 * step_s)) * at_work / gpus_per_node
+        share = np.clip(share + sd * rng.standard_normal(share.size), 0, 1)
+    return share
 
 
 def _step_means(

@@ -344,6 +344,12 @@ class JobStream(Model):
                 "power_smoothing can't go with the flexibility of a synchronous stream, whose caps "
                 "would cross the floor; remove one of them"
             )
+        jobs = self.synchronous.jobs if self.synchronous is not None else ()
+        if self.power_smoothing is not None and any(job.lead_s or job.exit_s for job in jobs):
+            raise ValueError(
+                "power_smoothing can't go with the lead_s and exit_s of a synchronous job, which "
+                "are steps of its own; set both to 0"
+            )
         if self.flexibility is not None and self.flexibility.min_nodes is not None:
             raise ValueError(
                 "flexibility.min_nodes can't go with synchronous, whose jobs need all of their "

@@ -6,7 +6,9 @@ calls assumed has no source.
 
 from __future__ import annotations
 
+import itertools
 import math
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
@@ -21,6 +23,9 @@ LONGEST_DAYS = 3_660
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.2, 600.0
 FLOP_PER_PARAMETER = 6
 """Floating-point operations per parameter and token, forward and backward."""
+
+MOST_LED = 64
+"""GPUs of a job up to which one that leads is played; of more it is below 1.6 % of the power."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "llama3_405b_16k": {
@@ -60,12 +65,80 @@ PRESETS: dict[str, dict[str, Any]] = {
         "load_s": 120.0,
         "planned_per_1000_node_days": 0.07,
     },
+    "gpt_8xh100": {
+        # A GPT on 8 H100 with a checkpoint every 100 steps: levels, step, stalls, lead and noise of
+        # three runs (grantwilkins/training_profile, seen and computed [C]); iterations as one swing
+        # of 95 W rms of the node, read off a side lobe of the meter [C]; a day of steps, and that
+        # one node does not fail meanwhile [A].
+        "n_gpus": 8,
+        "period_s": 0.2342,
+        "duty": 0.5,
+        "high": 0.807,
+        "low": 0.770,
+        "edge_s": 0.02,
+        "jitter": 0.001,
+        "noise": {},
+        "run_spread": 0.03,
+        "cpu_level": 0.3,
+        "work_days": 1.0,
+        "start_s": 8.0,
+        "warm_up_s": 104.0,
+        "load_s": 104.0,
+        "load_level": 0.166,
+        "checkpoint_interval": 23.42,
+        "checkpoint_write_s": 17.1,
+        "checkpoint_level": 0.218,
+        "checkpoint_store": {},
+        "lead_s": 0.18,
+        "exit_s": 5.0,
+        "failures_per_1000_node_days": 0.0,
+        "planned_per_1000_node_days": 0.0,
+    },
 }  # fmt: skip
 """Keys that a name stands for; others can be given beside it.
 
 Marks: [S] seen in the named source; [S2] seen in a page that quotes it; [C] computed from these;
 [A] ASSUMPTION.
 """
+
+LORA_4GPU: dict[str, Any] = {
+    # LoRA of 6-7e9 parameters on one node of 4 GPUs, five runs of some minutes
+    # (Leo-hxu/training-power-trace-explorer, seen and computed [C]): levels, the length of a step
+    # and its scatter, start and end. That it takes an hour, writes no checkpoint and does not fail
+    # meanwhile, and all of the CPUs [A].
+    "n_gpus": 4,
+    "edge_s": 0.02,
+    "jitter": 0.04,
+    "run_spread": 0.03,
+    "cpu_level": 0.3,
+    "work_days": 1 / 24,
+    "checkpoint_interval": "none",
+    "start_s": 90.0,
+    "warm_up_s": 15.0,
+    "exit_s": 5.0,
+    "failures_per_1000_node_days": 0.0,
+    "planned_per_1000_node_days": 0.0,
+}
+PRESETS |= {
+    "lora_4xh100": LORA_4GPU | {
+        "period_s": 1.17, "duty": 0.5, "high": 0.324, "low": 0.294, "load_level": 0.161,
+        "noise": {"common": 0.004, "own": 0.003},
+    },
+    "lora_4xh200": LORA_4GPU | {
+        "period_s": 4.05, "duty": 0.1, "high": 0.3885, "low": 0.3635, "load_level": 0.161,
+        "noise": {"common": 0.002, "own": 0.001},
+    },
+    "lora_4xl40s": LORA_4GPU | {
+        "period_s": 2.28, "duty": 0.3, "high": 0.507, "low": 0.46, "load_level": 0.314,
+        "noise": {"common": 0.006, "own": 0.004},
+    },
+    # One GPU after the other, in 48 micro-steps a step
+    "lora_4xa100": LORA_4GPU | {
+        "period_s": 8.63, "duty": 0.95, "high": 0.99, "low": 0.235, "load_level": 0.235,
+        "in_turn": True, "micro_steps": {"count": 48, "low": 0.66, "duty": 0.25}, "jitter": 0.004,
+        "noise": {"common": 0.0, "own": 0.036},
+    },
+}  # fmt: skip
 
 ALTERNATIVES = (
     ({"n_gpus"}, {"n_nodes"}),
@@ -90,12 +163,64 @@ class SecondDip(Model):
     level: Share = uncertain(0.6, "Power of a GPU in it, as a part of its TDP", (0.5, 0.75))
 
 
+class MicroSteps(Model):
+    """Micro-steps of an iteration, as with accumulated gradients: its high level falls in each."""
+
+    count: Annotated[int, Field(ge=2, le=1_000)] = Field(
+        description="Length of an iteration over that of a micro-step; none begins behind its duty."
+    )
+    low: Share = Field(description="Power of a GPU at the end of each, as a part of its TDP.")
+    duty: Annotated[float, Field(gt=0, lt=1)] = uncertain(
+        0.5, "Part of a micro-step at the high level", (0.25, 0.75)
+    )
+
+
+class GpuNoise(Model):
+    """White noise of the power of GPUs that train, in parts of their TDP per root hertz.
+
+    8 H100 that trained a GPT had 143 to 360 W^2/Hz in common and 33 to 55 W^2/Hz each its own
+    (grantwilkins/training_profile, computed): 0.017 to 0.027 and 0.008 to 0.011 of 700 W.
+    """
+
+    common: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.021,
+        description="Root of its one-sided density that all GPUs have in common; that the nodes of "
+        "a job have it in common too is assumed.",
+    )
+    own: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0095, description="Root of the density that each GPU has besides, independent."
+    )
+
+
+class CheckpointStore(Model):
+    """A store that is fast, with checkpoint_write_s, or slow, as with a full cache."""
+
+    slow_s: Seconds = uncertain(
+        56.2,
+        "Median stall while it is slow [s], where the fast one was 17.1 s",
+        (30, 80),
+        basis="of one store (grantwilkins/training_profile, computed)",
+    )
+    change: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.12,
+        "Probability at each write that it changes between fast and slow; it begins fast",
+        (0.03, 0.3),
+        basis="assumed, 2 changes were seen in 28 fast writes",
+    )
+    spread: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.035, description="Standard deviation of the logarithm of a fast stall."
+    )
+    slow_spread: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.25, "Standard deviation of the logarithm of a slow one", (0.0, 0.4)
+    )
+
+
 class SynchronousJob(Model):
     """One training job whose GPUs all work, wait and fail together."""
 
     preset: str | None = optional(
         f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All but Llama 3's "
-        "size, speed and failures in it are assumed."
+        "size, speed and failures, and the levels of gpt_8xh100 and lora_*, are assumed."
     )
     name: Name | None = optional(
         "Its name in results; the preset's, or job and its number in the list, if absent."
@@ -145,7 +270,30 @@ class SynchronousJob(Model):
         "measured on single nodes",
     )
     second_dip: SecondDip | None = optional("A second dip in every iteration; none if absent.")
+    micro_steps: MicroSteps | None = optional("Micro-steps, instead of a second dip.")
+    in_turn: bool = Field(
+        default=False,
+        exclude_if=not_,
+        description="The model is split by layers: one GPU of each node works after the other, "
+        "and the others are at load_level.",
+    )
+    noise: GpuNoise | None = optional("Noise while the job trains; none if absent.")
+    run_spread: Annotated[float, Field(ge=0, le=0.1)] = Field(
+        default=0.0,
+        exclude_if=not_,
+        description="Standard deviation of a job's power between its runs, relative; 0.03 between "
+        "runs of one job on other GPUs (Leo-hxu/training-power-trace-explorer, computed).",
+    )
+    cpu_level: Share | None = optional(
+        "Power of the CPUs while the job trains, as a part of their TDP; as on an idle node if "
+        "absent."
+    )
 
+    start_s: Seconds = Field(
+        default=0.0,
+        exclude_if=not_,
+        description="Time for which the processes start on idle GPUs before warm_up_s [s].",
+    )
     warm_up_s: Seconds = uncertain(
         300.0, "Start and loading before the first iteration [s]", (100, 600)
     )
@@ -159,6 +307,16 @@ class SynchronousJob(Model):
     )
     checkpoint_level: Share = uncertain(
         0.25, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.35)
+    )
+    checkpoint_store: CheckpointStore | None = optional(
+        "Stalls drawn from a fast and a slow state of the store; all of checkpoint_write_s if "
+        "absent."
+    )
+    lead_s: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.0,
+        exclude_if=not_,
+        description="Time by which the GPU that writes leads the others into and out of a stall "
+        f"[s], on jobs of up to {MOST_LED} GPUs.",
     )
     failures_per_1000_node_days: Rate = Field(
         default=3.8,
@@ -193,6 +351,11 @@ class SynchronousJob(Model):
     )
     load_level: Share = uncertain(
         0.3, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.4)
+    )
+    exit_s: Seconds = Field(
+        default=0.0,
+        exclude_if=not_,
+        description="Time at load_level behind the last iteration [s].",
     )
     repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = uncertain(
         S_PER_DAY,
@@ -240,16 +403,34 @@ class SynchronousJob(Model):
             raise ValueError("give tokens_per_step, which parameters and tokens need")
         if self.submit is not None and self.submit_after is not None:
             raise ValueError("give either submit or submit_after")
+        if self.second_dip is not None and self.micro_steps is not None:
+            raise ValueError("give either second_dip or micro_steps")
         if not self.low <= self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
-        interval = self.checkpoint_interval
-        if not isinstance(interval, str) and interval <= self.checkpoint_write_s:
-            raise ValueError(
-                f"checkpoint_write_s {self.checkpoint_write_s:g} is not shorter than "
-                f"checkpoint_interval {interval:g}: the job would write more than train; lengthen "
-                "the interval"
-            )
         return self
+
+    def corners(self) -> list[tuple[float, float]]:
+        """Return the corners of an iteration, as parts of its length, and the level from each."""
+        levels = [(0.0, self.high), (self.duty, self.low)]
+        if (dip := self.second_dip) is not None:
+            levels[1:1] = [(dip.at, dip.level), (dip.at + dip.length, self.high)]
+        if (micro := self.micro_steps) is not None:
+            begins = [nth / micro.count for nth in range(math.ceil(self.duty * micro.count))]
+            corners = [
+                corner
+                for at in begins
+                for corner in ((at, self.high), (at + micro.duty / micro.count, micro.low))
+            ]
+            levels[:1] = [corner for corner in corners if corner[0] < self.duty]
+        return levels
+
+    def write_s(self) -> float:
+        """Return the mean stall of a checkpoint [s]; a store is fast as often as it is slow."""
+        fast_s, store = self.checkpoint_write_s, self.checkpoint_store
+        if store is None:
+            return fast_s
+        medians_and_spreads = ((fast_s, store.spread), (store.slow_s, store.slow_spread))
+        return sum(s * math.exp(spread**2 / 2) for s, spread in medians_and_spreads) / 2
 
     def label(self, number: int) -> str:
         """Return the name of the n-th job of its list, from 1."""
@@ -292,7 +473,7 @@ class SynchronousJob(Model):
         if self.checkpoint_interval == "none":
             return math.inf
         if self.checkpoint_interval == "young":
-            return math.sqrt(2 * self.checkpoint_write_s * self.mttf_s(n_nodes)) or math.inf
+            return math.sqrt(2 * self.write_s() * self.mttf_s(n_nodes)) or math.inf
         return float(self.checkpoint_interval)
 
     def problem(self, n_gpus_per_node: int) -> tuple[str, str] | None:
@@ -305,15 +486,14 @@ class SynchronousJob(Model):
                 f"give iterations of {period_s:.4g} s, expected {SHORTEST_PERIOD_S:g} to "
                 f"{LONGEST_PERIOD_S:g}; check parameters, tokens_per_step and tflops_per_gpu"
             )
-        plateaus = [self.duty, 1 - self.duty]
-        if self.second_dip is not None:
-            dip = self.second_dip
-            if dip.at + dip.length >= self.duty:
-                return "second_dip", (
-                    f"ends at {dip.at + dip.length:.3g} of the iteration, where the low level is "
-                    f"from {self.duty:g} on (duty); let it begin sooner or be shorter"
-                )
-            plateaus = [dip.at, dip.length, self.duty - dip.at - dip.length, 1 - self.duty]
+        dip = self.second_dip
+        if dip is not None and dip.at + dip.length >= self.duty:
+            return "second_dip", (
+                f"ends at {dip.at + dip.length:.3g} of the iteration, where the low level is "
+                f"from {self.duty:g} on (duty); let it begin sooner or be shorter"
+            )
+        at = [at for at, _ in self.corners()] + [1.0]
+        plateaus = [end - begin for begin, end in itertools.pairwise(at)]
         if min(plateaus) * period_s < edges_s / 2:
             return "edge_s", (
                 f"{self.edge_s:g} s is longer than a level lasts ({min(plateaus) * period_s:.3g} s "
@@ -322,9 +502,10 @@ class SynchronousJob(Model):
         if self.work_s(n_gpus) > LONGEST_DAYS * S_PER_DAY:
             days = self.work_s(n_gpus) / S_PER_DAY
             return "tokens", f"take {days:,.4g} days, at most {LONGEST_DAYS:,} can be simulated"
-        if self.checkpoint_write_s >= self.interval_s(n_nodes):
+        # An interval of the user's own may be shorter: jobs were seen that write after every step.
+        if self.checkpoint_interval == "young" and self.write_s() >= self.interval_s(n_nodes):
             return "checkpoint_write_s", (
-                f"{self.checkpoint_write_s:g} s is not shorter than young's interval of "
+                f"{self.write_s():g} s is not shorter than young's interval of "
                 f"{self.interval_s(n_nodes):.3g} s, a failure every {self.mttf_s(n_nodes):.3g} s; "
                 "lower the failure rate or the write time"
             )

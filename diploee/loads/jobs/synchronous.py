@@ -34,21 +34,22 @@ from diploee.loads.jobs.training_phases import (
     TrainingPlan,
     expected_ettr,
     poisson_gaps,
+    store_writes,
     training_phases,
 )
 from diploee.profiles import PowerProfile
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
-from diploee.profiles.iterations import loop_of_iterations
+from diploee.profiles.iterations import MOST_SIGMAS, loop_of_iterations
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario import JobClass, JobStream
 from diploee.scenario.job_streams import PowerSmoothing
-from diploee.scenario.synchronous import SynchronousJob
+from diploee.scenario.synchronous import MOST_LED, SynchronousJob
 from diploee.scenario.times import end_of
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int64Array, concat
+from diploee.tables import Float64Array, Int16Array, Int64Array, repeated
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
@@ -95,13 +96,15 @@ class _Kind:
             Phase.CHECKPOINT: spec.checkpoint_level,
             Phase.HUNG: spec.hung_level,
             Phase.LOAD: spec.load_level,
-        }
+        } | ({Phase.END: spec.load_level} if smoothing is None else {})
         # Power of a GPU in each loop without smoothing, in parts of its TDP
         self.own_loops = tuple(
             loop_of_iterations(
                 spec,
                 self.period_s,
                 stream(frame.seed, "synchronous", frame.name, label, "loop", loop),
+                self.n_nodes,
+                frame.node_type.n_gpus,
             )
             for loop in range(N_LOOPS)
         )
@@ -160,12 +163,16 @@ class _Kind:
         return TrainingPlan(
             work_ms=max(_ms(spec.work_s(self.n_gpus) * slowdown), 1),
             interval_ms=max(_ms(interval_s), 1) if math.isfinite(interval_s) else NEVER_MS,
-            write_ms=_ms(spec.checkpoint_write_s) + waits_ms[0],
+            write_ms=_ms(spec.write_s()) + waits_ms[0],
+            start_ms=_ms(spec.start_s),
             warm_up_ms=_ms(spec.warm_up_s) + waits_ms[1],
             reschedule_ms=max(_ms(spec.reschedule_s), 1),  # a phase of some length, to be counted
             load_ms=_ms(spec.load_s) + waits_ms[2],
             spare_nodes=self.spares,
             repair_ms=_ms(spec.repair_s),
+            exit_ms=max(
+                _ms(spec.exit_s), 0 if self.smoothed is None else _ms(self.smoothed.fall_s) or 1
+            ),
         )
 
     def ettr(self) -> float:
@@ -197,23 +204,49 @@ class _Kind:
             factor = math.exp(spec.detection_sigma * detections.standard_normal())
             return max(_ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1)
 
-        phases = training_phases(self.plan, failures, planned, detection_ms)
-        if self.smoothed is None:
-            return phases
-        end = TrainingPhases(
-            phase=np.array([Phase.END]),
-            into_ms=np.array([phases.duration_ms]),
-            length_ms=np.array([max(_ms(self.smoothed.fall_s), 1)]),
+        return training_phases(
+            self.plan, failures, planned, detection_ms, self._writes(rng("writes"))
         )
-        return concat([phases, end])
 
-    def power_w(self, share: float) -> float:
+    def _writes(self, rng: np.random.Generator) -> Iterator[int] | None:
+        """Yield the stalls of its checkpoints [ms]; None where all are alike."""
+        spec, store = self.spec, self.spec.checkpoint_store
+        if store is None:
+            return None
+        medians_ms = (spec.checkpoint_write_s * MS_PER_S, store.slow_s * MS_PER_S)
+        drawn = store_writes(rng, medians_ms, (store.spread, store.slow_spread), store.change)
+        return (write_ms + self.waits_ms[0] for write_ms in drawn)
+
+    @property
+    def period_ms(self) -> int:
+        """Length of an iteration, in whole steps of a profile [ms]."""
+        return max(round(self.period_s * MS_PER_S / PROFILE_STEP_MS), 1) * PROFILE_STEP_MS
+
+    def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
+        """Return the time at the end of each phase in which one GPU is in the next already [ms]."""
+        lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MOST_LED else 0
+        trains, writes = phase <= Phase.REDO, phase == Phase.CHECKPOINT
+        leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
+        return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
+
+    def lead_factor(self, phase: Int16Array) -> Float64Array:
+        """Return the power of all nodes in such a time over that in the phase itself."""
+        train = np.mean([loop.mean() for loop in self.own_loops])
+        train_w, write_w = self.power_w(train, trains=True), self.phase_power_w(Phase.CHECKPOINT)
+        ratio = np.where(phase <= Phase.REDO, write_w / train_w, train_w / write_w)
+        factor: Float64Array = 1 + (ratio - 1) / self.n_gpus
+        return factor
+
+    def power_w(self, share: float, trains: bool = False) -> float:
         """Return the power of all nodes where each GPU that trains draws a part of its TDP [W].
 
-        The CPUs draw their part of the node's idle power, as in `diploee.profiles.smoothing`.
+        The CPUs draw their part of the node's idle power, as in `diploee.profiles.smoothing`, or
+        what the job says while it trains.
         """
-        node = self.frame.node_type
+        node, level = self.frame.node_type, self.spec.cpu_level
         cpus_w = cpu_power_w(node)
+        if trains and level is not None:
+            cpus_w = max(cpus_w, node.n_cpus * node.cpu_tdp_w * level)
         of_node_w = node.n_gpus * node.gpu_tdp_w * share + cpus_w
         return self.n_nodes * of_node_w + self.spares * node.idle_power_w
 
@@ -260,8 +293,8 @@ class _Kind:
     ) -> PowerProfile:
         frame = self.frame
         # The levels are of the TDP: `busy_power_factor`, which weights hold, does not apply.
-        idle_w = self.power_w(0.0)
-        power_w = idle_w + shares * (self.power_w(1.0) - idle_w)
+        idle_w = self.power_w(0.0, trains=periodic)
+        power_w = idle_w + shares * (self.power_w(1.0) - self.power_w(0.0))
         flat = flat_profile(profile_id, SOURCE)
         provenance = replace(
             flat.provenance,
@@ -298,10 +331,11 @@ class SynchronousJobs(JobSource):
             for number, job in enumerate(self.spec.jobs, 1)
         ]
         for number, kind in enumerate(self._kinds):
-            if (ettr := kind.ettr()) < LEAST_ETTR:
+            mttf_s = kind.spec.mttf_s(kind.n_nodes)
+            if math.isfinite(mttf_s) and (ettr := kind.ettr()) < LEAST_ETTR:
                 raise WorkloadError(
                     f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure every "
-                    f"{kind.spec.mttf_s(kind.n_nodes):,.3g} s the job would spend "
+                    f"{mttf_s:,.3g} s the job would spend "
                     f"{ettr:.2g} of its time on progress; lower the failure rate, or the "
                     "times of detection, reschedule_s, load_s and checkpoint_interval"
                 )
@@ -309,7 +343,7 @@ class SynchronousJobs(JobSource):
             phase: builder.index_of(flat_profile(_phase_profile_id(phase), SOURCE))
             for phase in Phase
             if phase not in (Phase.TRAIN, Phase.REDO)
-            and (phase != Phase.END or spec.power_smoothing is not None)
+            and (phase != Phase.END or any(kind.plan.exit_ms for kind in self._kinds))
         }
         n_jobs = len(self._kinds)
         self.classes = tuple(
@@ -379,7 +413,31 @@ class SynchronousJobs(JobSource):
         phase, trains = phases.phase[first], trains[first]
         rng = stream(self._frame.seed, "synchronous", self.name, number, "loops")
         if kind.smoothed is not None:
-            return self._smoothed_pieces(kind, phase, begin_ms, length_ms, rng)
+            pieces = self._smoothed_pieces(kind, phase, begin_ms, length_ms, rng)
+        else:
+            pieces = self._plain_pieces(kind, phase, begin_ms, length_ms, rng)
+        if kind.spec.run_spread:
+            run = stream(self._frame.seed, "synchronous", self.name, number, "run")
+            drawn = np.clip(run.standard_normal(), -MOST_SIGMAS, MOST_SIGMAS)
+            pieces = replace(pieces, weight=pieces.weight * (1 + kind.spec.run_spread * drawn))
+        return pieces
+
+    def _plain_pieces(
+        self,
+        kind: _Kind,
+        phase: Int16Array,
+        begin_ms: Int64Array,
+        length_ms: Int64Array,
+        rng: np.random.Generator,
+    ) -> Pieces:
+        """Return the pieces of phases without smoothing, likewise."""
+        leads_ms = kind.leads_ms(phase, length_ms)
+        of, last = repeated(1 + (leads_ms > 0))
+        rest_ms = (length_ms - leads_ms)[of]
+        begin_ms = begin_ms[of] + last * rest_ms
+        length_ms = np.where(last, leads_ms[of], rest_ms)
+        phase, factor = phase[of], np.where(last, kind.lead_factor(phase[of]), 1.0)
+        trains = phase <= Phase.REDO
         row, into_ms, piece_ms = cut(length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS))
         profile_id = np.array(kind.loops)[rng.integers(len(kind.loops), size=row.size)]
         weight = np.full(row.size, self._frame.node_type.busy_power_factor)
@@ -387,8 +445,18 @@ class SynchronousJobs(JobSource):
             rows = phase[row] == of_phase
             profile_id[rows] = flat_id
             weight[rows] = kind.phase_power_w(of_phase) / FLAT_POWER_W
-        none = np.zeros(row.size, dtype=np.int64)
-        return Pieces(none, begin_ms[row] + into_ms, piece_ms, profile_id, none, weight)
+        offset_ms = np.zeros(row.size, dtype=np.int64)
+        if kind.spec.noise is not None:  # else stretches of one length would repeat its beginning
+            room = np.where(trains[row], kind.loop_ms[0] - piece_ms, 0) // kind.period_ms
+            offset_ms = rng.integers(room + 1) * kind.period_ms
+        return Pieces(
+            job=np.zeros_like(row),
+            into_ms=begin_ms[row] + into_ms,
+            length_ms=piece_ms,
+            profile_id=profile_id,
+            offset_ms=offset_ms,
+            weight=weight * factor[row],
+        )
 
     def _smoothed_pieces(
         self,

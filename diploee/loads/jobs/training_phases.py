@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice, repeat
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Phase(IntEnum):
     """Scheduled again after a planned interruption."""
     LOAD = 7
     END = 8
-    """The work is done, and GPUs with power smoothing fall to idle."""
+    """The work is done: the processes exit, and GPUs with power smoothing fall to idle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +75,15 @@ class TrainingPlan:
 
     work_ms: int  # training to be done [ms]
     interval_ms: int = NEVER_MS  # training between two checkpoints [ms]; `NEVER_MS` = none
-    write_ms: int = 0  # stall of a checkpoint [ms]
-    # First start, rescheduling and loading after an interruption [ms]
+    write_ms: int = 0  # stall of a checkpoint, mean [ms]
+    # First start on idle GPUs and loading, rescheduling and loading after an interruption [ms]
+    start_ms: int = 0
     warm_up_ms: int = 0
     reschedule_ms: int = 0
     load_ms: int = 0
     spare_nodes: int = 0  # nodes in repair beyond which the job waits
     repair_ms: int = 0  # time that a failed node is in repair [ms]
+    exit_ms: int = 0  # time for which the processes exit [ms]
 
 
 Gaps = Iterator[int]
@@ -96,26 +99,56 @@ def poisson_gaps(rng: np.random.Generator, mean_ms: float) -> Gaps:
             yield from np.ceil(rng.exponential(mean_ms, 256)).astype(np.int64).tolist()
 
 
+def store_writes(
+    rng: np.random.Generator,
+    medians_ms: tuple[float, float],
+    sigmas: tuple[float, float],
+    change: float,
+) -> Iterator[int]:
+    """Yield the stalls of a store that is fast or slow [ms]: lognormal about the median of each.
+
+    It begins fast, and changes from one to the other with a probability at each write.
+    """
+    slow = 0
+    while True:
+        state = (slow + np.cumsum(rng.random(256) < change)) % 2
+        slow = int(state[-1])
+        drawn_ms = np.array(medians_ms)[state] * np.exp(
+            np.array(sigmas)[state] * rng.standard_normal(256)
+        )
+        yield from np.maximum(np.rint(drawn_ms), 1).astype(np.int64).tolist()
+
+
 def training_phases(
-    plan: TrainingPlan, failures: Gaps, planned: Gaps, detection_ms: Callable[[], int]
+    plan: TrainingPlan,
+    failures: Gaps,
+    planned: Gaps,
+    detection_ms: Callable[[], int],
+    writes: Iterator[int] | None = None,
 ) -> TrainingPhases:
-    """Go through a job from its start to the end of its work."""
+    """Go through a job from its start to the end of its work; `writes` gives stalls [ms]."""
     if plan.work_ms / plan.interval_ms > MOST_CHECKPOINTS:
         raise WorkloadError(
             f"the job writes {plan.work_ms / plan.interval_ms:,.0f} checkpoints, at most "
             f"{MOST_CHECKPOINTS:,} can be simulated; lengthen checkpoint_interval"
         )
-    return _Walk(plan, failures, planned, detection_ms).phases()
+    return _Walk(plan, failures, planned, detection_ms, writes or repeat(plan.write_ms)).phases()
 
 
 class _Walk:
     """A job at a time of its own, with the phases so far."""
 
     def __init__(
-        self, plan: TrainingPlan, failures: Gaps, planned: Gaps, detection_ms: Callable[[], int]
+        self,
+        plan: TrainingPlan,
+        failures: Gaps,
+        planned: Gaps,
+        detection_ms: Callable[[], int],
+        writes: Iterator[int],
     ) -> None:
         self._plan, self._failures, self._detection_ms = plan, failures, detection_ms
-        self._planned = planned
+        self._planned, self._writes = planned, writes
+        self._drawn: list[int] = []
         self._now_ms = 0
         self._fails_ms, self._stops_ms = next(failures), next(planned)
         self._saved_ms = self._reached_ms = self._at_ms = 0
@@ -126,6 +159,7 @@ class _Walk:
     def phases(self) -> TrainingPhases:
         """Go through the job."""
         loads_ms, n_stops = self._plan.warm_up_ms, 0
+        self._schedule(Phase.RESCHEDULE, self._plan.start_ms)
         while not (self._play(Phase.LOAD, loads_ms) and self._train()):
             n_stops += 1
             if n_stops > MOST_STOPS:
@@ -139,6 +173,7 @@ class _Walk:
             else:
                 self._come_back()
             loads_ms = self._plan.load_ms
+        self._add(np.array([Phase.END]), np.array([self._plan.exit_ms]))
         length_ms = np.concatenate(self._length_ms)
         kept = length_ms > 0
         length_ms = length_ms[kept]
@@ -170,10 +205,10 @@ class _Walk:
         self._add(np.array([Phase.HUNG]), np.array([found_ms - self._now_ms]))
         self._at_ms = self._saved_ms
         self._wait()
-        self._reschedule(Phase.RESCHEDULE)
+        self._schedule(Phase.RESCHEDULE, self._plan.reschedule_ms)
 
-    def _reschedule(self, phase: Phase) -> None:
-        while not self._play(phase, self._plan.reschedule_ms):
+    def _schedule(self, phase: Phase, length_ms: int) -> None:
+        while not self._play(phase, length_ms):
             self._fail()
             self._wait()
 
@@ -192,11 +227,18 @@ class _Walk:
     def _stop_as_planned(self) -> None:
         """Write a checkpoint and be scheduled again, unless a node fails meanwhile."""
         self._stops_ms = self._now_ms + next(self._planned)
-        if self._play(Phase.CHECKPOINT, self._plan.write_ms):
+        (write_ms,) = self._next_writes_ms(1)
+        del self._drawn[:1]
+        if self._play(Phase.CHECKPOINT, write_ms):
             self._saved_ms = self._at_ms
-            self._reschedule(Phase.PLANNED)
+            self._schedule(Phase.PLANNED, self._plan.reschedule_ms)
         else:
             self._come_back()
+
+    def _next_writes_ms(self, count: int) -> list[int]:
+        """Return the next stalls, which stay the next ones until they are deleted."""
+        self._drawn += islice(self._writes, max(count - len(self._drawn), 0))
+        return self._drawn[:count]
 
     def _train(self) -> bool:
         """Train until the work is done or the job is interrupted; return whether it is done."""
@@ -206,13 +248,14 @@ class _Walk:
         room_ms = min(self._fails_ms, self._stops_ms) - self._now_ms
         first = self._at_ms // plan.interval_ms + 1
         n_writes = -(-plan.work_ms // plan.interval_ms) - first  # none at the end of the work
-        n_writes = max(0, min(n_writes, room_ms // (plan.interval_ms + plan.write_ms) + 2))
+        n_writes = max(0, min(n_writes, room_ms // plan.interval_ms + 2))
         writes_ms = (first + np.arange(n_writes)) * plan.interval_ms
         to_end = (first + n_writes) * plan.interval_ms >= plan.work_ms
         edges_ms = np.concatenate([[self._at_ms], writes_ms, [plan.work_ms] if to_end else []])
         # Work and, between pieces of it, writing; what was done before comes first.
-        length_ms = np.full(2 * edges_ms.size - 2 - to_end, plan.write_ms, dtype=np.int64)
+        length_ms = np.empty(2 * edges_ms.size - 2 - to_end, dtype=np.int64)
         length_ms[::2] = np.diff(edges_ms)
+        length_ms[1::2] = self._next_writes_ms(length_ms.size // 2)
         phase = np.full(length_ms.size, Phase.CHECKPOINT)
         phase[::2] = Phase.TRAIN
         redone_ms = self._reached_ms - self._at_ms
@@ -230,7 +273,9 @@ class _Walk:
             saved -= bool(phase[-1] == Phase.CHECKPOINT and ends_ms[n_kept - 1] > room_ms)
             if saved:
                 self._saved_ms = int(writes_ms[saved - 1])
-        self._at_ms += int(length_ms[phase != Phase.CHECKPOINT].sum())
+        writes = phase == Phase.CHECKPOINT
+        del self._drawn[: int(writes.sum())]
+        self._at_ms += int(length_ms[~writes].sum())
         self._reached_ms = max(self._reached_ms, self._at_ms)
         self._add(phase, length_ms)
         return done

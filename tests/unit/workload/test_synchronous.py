@@ -265,7 +265,8 @@ def test_fast_iterations_are_played_and_warned_of(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"checkpoint_interval": 10}, "checkpoint_write_s 20 is not shorter than checkpoint_interval"),
+    ({"second_dip": {}, "micro_steps": {"count": 4, "low": 0.6}}, "either second_dip or micro_"),
+    ({"micro_steps": {"count": 60, "low": 0.6}}, "0.1 s is longer than a level lasts (0.05 s"),
     ({"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600}, "young's interval of"),
     ({"n_gpus": 512}, "give either n_gpus or n_nodes"),
     ({"tokens": 1e12}, "give either work_days or tokens"),
@@ -301,6 +302,7 @@ def test_bad_input_gives_one_clear_line(changes: dict[str, Any], text: str) -> N
     [
         ({"jobs_per_day": 3}, "'jobs_per_day' can't go with synchronous"),
         ({"power_smoothing": {}, "flexibility": {"tier": 3}}, "caps would cross the floor; remove"),
+        ({"power_smoothing": {}, "synchronous": {"jobs": [JOB | {"exit_s": 5}]}}, "set both to 0"),
         ({"flexibility": {"min_nodes": 8}}, r"flexibility\.min_nodes can't go with synchronous"),
     ],
 )

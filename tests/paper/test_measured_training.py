@@ -1,0 +1,282 @@
+"""Producers of training beside open traces of GPU power, read through the meter of their GPUs.
+
+The traces (grantwilkins/training_profile, Leo-hxu/training-power-trace-explorer) state no licence
+and are no part of the repository. ``pytest -s`` prints the table of docs/MEASURED.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_library
+from samples import PUBLISHED
+from scipy.signal import periodogram
+
+from diploee.loads.jobs.source import LibraryBuilder, StreamFrame
+from diploee.loads.jobs.synchronous import SynchronousJobs
+from diploee.loads.jobs.training_phases import Phase, TrainingPhases
+from diploee.profiles import known_meter
+from diploee.profiles.iterations import loop_of_iterations
+from diploee.scenario import scenario_from_dict
+from diploee.scenario.synchronous import SynchronousJob
+from diploee.streams import stream
+
+FOLDER = PUBLISHED / "training_power"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the traces are not at hand")
+
+STEP_S = 0.1
+H100 = known_meter("power.draw", "H100", STEP_S)
+A100 = known_meter("power.draw", "A100", STEP_S)
+assert H100.window_s
+LAG_S = (H100.window_s + STEP_S) / 2
+BANDS = ((0.02, 0.25), (0.25, 1.0), (1.0, 5.0))
+EVERY = (1, 100, 1000)
+ITERATION_S = 0.2342
+N_SEEDS = 20
+STALL_W, TRAIN_W = 1_220, 4_420
+
+
+def _on_grid(times_s: list[np.ndarray], power_w: list[np.ndarray]) -> np.ndarray:
+    """Return the sum of GPUs that were polled at times of their own, every 0.1 s [W]."""
+    grid_s = np.arange(1, int(min(t[-1] for t in times_s) / STEP_S) - 1) * STEP_S
+    return np.sum([np.interp(grid_s, t, w) for t, w in zip(times_s, power_w, strict=True)], axis=0)
+
+
+@cache
+def pre_training(every: int) -> np.ndarray:
+    """Return the power of 8 H100 that write a checkpoint every N steps [W]."""
+    with gzip.open(FOLDER / f"h100_8gpu_checkpoint_every_{every}.csv.gz", "rt") as lines:
+        rows = [line.split(", ") for line in lines][1:]
+    rows = rows[: len(rows) // 8 * 8]
+    at_s = np.array([datetime.strptime(r[0], "%Y/%m/%d %H:%M:%S.%f").timestamp() for r in rows])
+    power_w = np.array([float(row[1].removesuffix(" W")) for row in rows])
+    at_s = (at_s - at_s[0]).reshape(-1, 8)
+    return _on_grid(list(at_s.T), list(power_w.reshape(-1, 8).T))
+
+
+@cache
+def tuning(run: str) -> np.ndarray:
+    """Return the power of 4 GPUs in the steady part of a LoRA run [W]."""
+    with gzip.open(FOLDER / f"lora_4gpu_{run}.csv.gz", "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    of = [[row for row in rows if row["gpu_id"] == str(gpu)] for gpu in range(4)]
+    power_w = _on_grid(
+        [np.array([float(row["time_relative_s"]) for row in gpu]) for gpu in of],
+        [np.array([float(row["power_w"]) for row in gpu]) for gpu in of],
+    )
+    smooth_w = np.convolve(power_w, np.ones(30) / 30, "same")
+    busy = np.flatnonzero(smooth_w > 0.92 * np.median(smooth_w[smooth_w > 0.75 * smooth_w.max()]))
+    return power_w[busy[0] + 50 : busy[-1] - 30]
+
+
+def read_w(power_w: np.ndarray) -> np.ndarray:
+    """Return what H100 or H200 show of a sum of GPUs, held before its first reading [W].
+
+    GPUs refresh at times of their own, so that their sum has the mean of the time between.
+    """
+    _, readings_w = H100.read(power_w, STEP_S)
+    between_w = (readings_w[1:] + readings_w[:-1]) / 2
+    return np.pad(between_w, (power_w.size - between_w.size, 0), "edge")
+
+
+def bands_w(power_w: np.ndarray) -> np.ndarray:
+    """Return the rms in each band [W]."""
+    hz, density = periodogram(power_w, 1 / STEP_S, window="hann", detrend="linear")
+    return np.array([
+        np.sqrt(density[(hz >= low) & (hz < high)].sum() * hz[1]) for low, high in BANDS
+    ])  # fmt: skip
+
+
+def steps_w(power_w: np.ndarray) -> np.ndarray:
+    """Return the median and the 99th percentile of steps between readings [W]."""
+    return np.percentile(np.abs(np.diff(power_w)), [50, 99])
+
+
+def strongest_hz(low_hz: float, high_hz: float, *power_w: np.ndarray, wide: int = 1) -> float:
+    """Return the strongest line of some series of one length, `wide` steps of the spectrum."""
+    spectra = [periodogram(w, 1 / STEP_S, window="hann", detrend="linear") for w in power_w]
+    hz, density = spectra[0][0], np.mean([density for _, density in spectra], axis=0)
+    density = np.convolve(density, np.ones(wide), "same")
+    inside = (hz >= low_hz) & (hz < high_hz)
+    return float(hz[inside][np.argmax(density[inside])])
+
+
+def source_of(n_gpus: int, tdp_w: float, seed: int = 0, **job: Any) -> SynchronousJobs:
+    """Return a producer on a node of GPUs alone."""
+    node = {"n_gpus": n_gpus, "gpu_tdp_w": tdp_w, "n_cpus": 0, "cpu_tdp_w": 0, "idle_power_w": 590}
+    scenario = scenario_from_dict({
+        "name": "one_node", "start": "2026-01-01", "duration": "1 day", "resolution": "1 s",
+        "seed": seed,
+        "facility": {
+            "node_types": {"node": node}, "pools": {"main": {"node_type": "node", "n_nodes": 1}}
+        },
+        "streams": {"training": {"pool": "main", "synchronous": {"jobs": [job]}}},
+    })  # fmt: skip
+    builder = LibraryBuilder(tiny_library())
+    source = SynchronousJobs(
+        scenario.streams["training"], StreamFrame("training", scenario), builder
+    )
+    source.library = builder.library  # type: ignore[attr-defined]
+    return source
+
+
+def played_w(source: SynchronousJobs, until_s: float) -> np.ndarray:
+    """Return what its first job draws [W], in means over 0.1 s."""
+    pieces, library = source.pieces(1), source.library  # type: ignore[attr-defined]
+    at_ms = np.arange(round(until_s / STEP_S) + 1) * 100
+    energy_j = np.zeros(at_ms.size)
+    for nth in np.flatnonzero(pieces.into_ms < at_ms[-1]):
+        profile = library[int(pieces.profile_id[nth])]
+        edges_ms = np.arange(profile.power_w.size + 1) * profile.dt_ms
+        into_ms = np.clip(at_ms - pieces.into_ms[nth], 0, pieces.length_ms[nth])
+        into_ms = into_ms + pieces.offset_ms[nth]
+        energy_j += pieces.weight[nth] * np.interp(into_ms, edges_ms, profile.cumulative_energy_j)
+    return np.diff(energy_j) / STEP_S
+
+
+def switches_s(power_w: np.ndarray, every: int) -> tuple[list[float], list[float]]:
+    """Return when the GPUs of a trace began and ceased to train [s], before their meter."""
+    half_w = (STALL_W + TRAIN_W) / 2
+    high = power_w > (STALL_W + 300 if every == 1 else half_w)
+    edges = np.flatnonzero(np.diff(high.astype(int), prepend=0, append=0)).reshape(-1, 2)
+    if every == 1:  # one iteration each: about the centre of what the meter makes of it
+        at_s = [
+            float(np.average(np.arange(a, b), weights=power_w[a:b] - STALL_W) + 1) * STEP_S
+            - LAG_S - ITERATION_S / 2
+            for a, b in edges if power_w[a:b].max() > 1_800
+        ]  # fmt: skip
+        return at_s, [at + ITERATION_S for at in at_s]
+
+    def crossing_s(at: int) -> float:
+        before, after = power_w[at - 1 : at + 1]
+        return float(at + (half_w - before) / (after - before)) * STEP_S - LAG_S
+
+    return [crossing_s(a) for a, _ in edges], [crossing_s(b) for _, b in edges]
+
+
+def phases_of(begins_s: list[float], ends_s: list[float]) -> TrainingPhases:
+    """Return phases with these stretches of training, loading before and the exit behind."""
+    edges_ms = np.rint(np.array([*zip(begins_s, ends_s, strict=True)]).ravel() * 1000).astype(int)
+    into_ms = np.concatenate([[0], edges_ms])
+    phase = np.full(into_ms.size, Phase.CHECKPOINT)
+    phase[0], phase[1::2], phase[-1] = Phase.LOAD, Phase.TRAIN, Phase.END
+    return TrainingPhases(phase, into_ms, np.diff(into_ms, append=into_ms[-1] + 5_000))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Statistics of a series that are compared."""
+
+    mean_w: float
+    bands_w: np.ndarray
+    nrmse: float = np.nan
+
+    def __str__(self) -> str:
+        bands = " / ".join(f"{band:,.0f}" for band in self.bands_w)
+        return f"{self.mean_w:,.0f} | {bands}"
+
+
+def show(row: str) -> None:
+    """Print a row of the table."""
+    print(f"\n{row}")  # noqa: T201
+
+
+def shape_of(power_w: np.ndarray, against_w: np.ndarray | None = None) -> Shape:
+    rmse = np.nan if against_w is None else np.sqrt(np.mean((power_w - against_w) ** 2))
+    return Shape(power_w.mean(), bands_w(power_w), rmse / power_w.mean())
+
+
+@cache
+def switched(every: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a trace and the producer with its switching times, where they train [W]."""
+    measured_w = pre_training(every)
+    begins_s, ends_s = switches_s(measured_w, every)
+    source = source_of(8, 700, preset="gpt_8xh100", run_spread=0.0)
+    phases = phases_of(begins_s, ends_s)
+    source.phases = lambda number: phases  # type: ignore[assignment]
+    produced_w = read_w(played_w(source, measured_w.size * STEP_S))
+    active = slice(round((begins_s[0] + 2) / STEP_S), round((ends_s[-1] - 2) / STEP_S))
+    return measured_w[active], produced_w[active]
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_pre_training_with_measured_switching_times_is_as_measured(every: int) -> None:
+    measured_w, produced_w = switched(every)
+    measured, produced = shape_of(measured_w), shape_of(produced_w, measured_w)
+    show(f"| every {every} | {measured} | {produced} | {produced.nrmse:.1%} |")
+    assert produced.nrmse < 0.05
+    assert produced.bands_w[:2] == pytest.approx(measured.bands_w[:2], rel=0.10)
+    assert produced.bands_w[2] == pytest.approx(measured.bands_w[2], rel=0.25)
+    bands = [(0.02, 1.0), (4.2, 4.35)] if every > 1 else [(0.02, 1.0)]
+    for band in bands:
+        lines_hz = strongest_hz(*band, measured_w), strongest_hz(*band, produced_w)
+        assert lines_hz[1] == pytest.approx(lines_hz[0], rel=0.03)
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_pre_training_with_drawn_stalls_has_the_measured_mean(every: int) -> None:
+    measured = shape_of(switched(every)[0])
+    drawn = []
+    for seed in range(N_SEEDS):
+        source = source_of(
+            8, 700, seed, preset="gpt_8xh100", checkpoint_interval=every * ITERATION_S,
+            work_days=0.01,
+        )  # fmt: skip
+        train_s = source.phases(1).into_ms[2] / 1000  # behind start and loading
+        power_w = read_w(played_w(source, train_s + switched(every)[0].size * STEP_S + 2))
+        drawn.append(shape_of(power_w[round((train_s + 2) / STEP_S) :]))
+    means_w = np.array([shape.mean_w for shape in drawn])
+    bands = np.array([shape.bands_w for shape in drawn])
+    shown = Shape(means_w.mean(), bands.mean(axis=0))
+    lower, upper = np.percentile(means_w, [10, 90])
+    show(f"| every {every} | {measured} | {shown} | {lower:,.0f}-{upper:,.0f} |")
+    assert means_w.mean() == pytest.approx(measured.mean_w, rel=0.15)
+
+
+TUNED: dict[str, tuple[str, dict[str, Any]]] = {
+    "pt010_r1": ("a100", {"period_s": 8.63}),
+    "pt015_r3": ("a100", {"period_s": 8.04}),
+    "pt017_r1": ("h200", {}),
+    "pt203_r1": ("h100", {}),
+    "pt220_r3": ("l40s", {}),
+}
+FOLDED_HZ = {"pt010_r1": (4.44, 1.12), "pt015_r3": (4.03, 1.94)}
+"""Where 48 micro-steps a step, and twice as many, fold to when they are read at 10 Hz: 10 - 48 / T
+and 2 x 48 / T - 10."""
+TDP_W = {"a100": 400, "h100": 700, "h200": 700, "l40s": 350}
+
+
+@cache
+def tuned(run: str, seed: int) -> np.ndarray:
+    """Return the producer of a LoRA run, read as its GPUs are."""
+    gpu, keys = TUNED[run]
+    job = SynchronousJob(preset=f"lora_4x{gpu}", **keys)
+    step_s = 0.0125 if gpu == "a100" else STEP_S
+    shares = loop_of_iterations(job, job.iteration_s(4), stream(seed, "tuned"), 1, 4, step_s)
+    power_w = 4 * TDP_W[gpu] * shares
+    return A100.read(power_w, step_s)[1] if gpu == "a100" else read_w(power_w)[20:]
+
+
+@pytest.mark.parametrize("run", TUNED)
+def test_tuning_on_one_node_is_as_measured(run: str) -> None:
+    measured_w = tuning(run)
+    produced = [tuned(run, seed)[: measured_w.size] for seed in range(N_SEEDS)]
+    of = [(w.mean(), w.std(), *bands_w(w), *steps_w(w)) for w in (measured_w, *produced)]
+    measured, drawn = np.array(of[0]), np.mean(of[1:], axis=0)
+    shown = [" / ".join(f"{figure:,.0f}" for figure in row) for row in (measured, drawn)]
+    show(f"| {run} | {TUNED[run][0]} | {shown[0]} | {shown[1]} |")
+    assert drawn[0] == pytest.approx(measured[0], rel=0.05)
+    assert drawn[1] == pytest.approx(measured[1], rel=0.25)
+    if TUNED[run][0] in {"h100", "h200"}:
+        assert drawn[2:4] == pytest.approx(measured[2:4], rel=0.25)
+    for near_hz in FOLDED_HZ.get(run, ()):
+        band = near_hz - 0.3, near_hz + 0.3
+        assert strongest_hz(*band, measured_w, wide=25) == pytest.approx(near_hz, abs=0.1)
+        assert strongest_hz(*band, *produced, wide=25) == pytest.approx(near_hz, abs=0.1)
