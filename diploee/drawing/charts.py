@@ -73,7 +73,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A line through points, with markers instead where `markers_only`.
+    """A line through points; where `markers_only` these alone, `texts` above them, or `hollow`.
 
     Hovering shows `digits` decimals, or three significant digits where `significant`. Error bars
     reach from the first of the `limits` to the second. A `level` through one point is a short dash.
@@ -92,6 +92,8 @@ class Line:
     steps: bool = False
     markers: bool = False
     markers_only: bool = False
+    texts: tuple[str, ...] = ()
+    hollow: bool = False
     legend: bool = True
     significant: bool = False
     limits: tuple[Array, Array] | None = None
@@ -171,20 +173,6 @@ class Bars:
 
 
 @dataclass(frozen=True, eq=False)
-class Marks:
-    """Points with a text above each."""
-
-    x: Array
-    y: Array
-    texts: tuple[str, ...]
-    name: str
-    colour: str
-    unit: str = ""
-    hollow: bool = False
-    legend: bool = True
-
-
-@dataclass(frozen=True, eq=False)
 class Carpet:
     """Values z of shape (len(y), len(x)) as colours; x are times or names, y times or names.
 
@@ -200,7 +188,7 @@ class Carpet:
     colour_label: str
 
 
-Layer = Line | Band | Stack | Bars | Marks | Carpet
+Layer = Line | Band | Stack | Bars | Carpet
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from diploee.drawing.charts import (
     Carpet,
     Chart,
     Line,
-    Marks,
     Panel,
     Stack,
     log_ticks,
@@ -169,8 +168,6 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Draw
                 _stack(drawn, layer, paint, HEIGHT_PX / (high - low))
             case Bars():
                 _bars(drawn, layer, paint, bars, low if panel.y.kind == "log" else 0.0)
-            case Marks():
-                _marks(drawn, layer, paint)
             case Carpet():
                 _carpet(drawn, layer)
     carpet = any(isinstance(layer, Carpet) for layer in panel.layers)
@@ -257,8 +254,12 @@ def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
         drawn.add({"type": "tick", "orient": "horizontal", "thickness": 3, "size": 30,
                    "color": colour}, columns)  # fmt: skip
     elif line.markers_only:
-        faint = line.limits is None
-        drawn.add(point | {"size": 14 if faint else 30, "opacity": 0.45 if faint else 1}, columns)
+        bold = line.limits is not None or line.texts or line.hollow
+        point |= {"size": 50 if line.hollow else 30 if bold else 14, "opacity": 1 if bold else 0.45}
+        drawn.add(point | {"filled": not line.hollow, "strokeWidth": 1.5}, columns)
+        if line.texts:
+            texts = columns | {"text": np.array(line.texts)}
+            drawn.add({"type": "text", "dy": -9, "color": colour}, texts, text={"field": "text"})
     else:
         drawn.add(
             {"type": "line", "color": colour, "strokeWidth": line.width * 0.8, "clip": True,
@@ -331,15 +332,6 @@ def _bars(drawn: Drawn, bars: Bars, paint: Paint, names: list[str], foot: float)
         )
 
 
-def _marks(drawn: Drawn, marks: Marks, paint: Paint) -> None:
-    colour, columns = paint(marks.colour), {"x": marks.x, "y": marks.y}
-    drawn.add({"type": "point", "filled": not marks.hollow, "size": 40, "color": colour,
-               "opacity": 1}, columns)  # fmt: skip
-    drawn.add({"type": "text", "dy": -10, "color": paint(INK)},
-              columns | {"text": np.array(marks.texts)}, text={"field": "text"})  # fmt: skip
-    drawn.show(marks.name, marks.unit, None, "point", **columns)
-
-
 def _carpet(drawn: Drawn, carpet: Carpet) -> None:
     colour: Json = {
         "field": "z", "type": "quantitative",
@@ -348,7 +340,7 @@ def _carpet(drawn: Drawn, carpet: Carpet) -> None:
                    "gradientLength": 240, "gradientThickness": 10, "titleOrient": "left",
                    "tickCount": 4},
     }  # fmt: skip
-    if _names_along(carpet.x) or _names_along(carpet.y):
+    if _names_along(carpet.x):
         _cells(drawn, carpet, colour)
         return
     (left, right), (bottom, top) = edges(carpet), (carpet.y[0], carpet.y[-1] + step(carpet.y))
@@ -366,16 +358,11 @@ def _carpet(drawn: Drawn, carpet: Carpet) -> None:
 
 
 def _cells(drawn: Drawn, carpet: Carpet, colour: Json) -> None:
-    """Draw a cell for each value; where both sides are names, with its value in it."""
+    """Draw a cell for each value, with the value in it."""
     x, y = np.tile(carpet.x, carpet.y.size), np.repeat(carpet.y, carpet.x.size)
     z = carpet.z.ravel()
     seen = np.isfinite(z)
     columns = {"x": x[seen], "y": y[seen], "z": z[seen]}
-    if not _names_along(x):
-        half = step(carpet.x) / 2
-        columns |= {"x": x[seen] - half, "x2": x[seen] + half}
-        drawn.add({"type": "rect", "clip": True}, columns, x2={"field": "x2"}, color=colour)
-        return
     drawn.add({"type": "rect"}, columns, color=colour)
     texts = np.array([f"{float(f'{v:.4g}'):,.10g}" for v in z[seen]])
     middle = (carpet.low + carpet.high) / 2
@@ -418,7 +405,7 @@ def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) ->
                 for group, _ in layer.thick(px_per_unit):  # as they are drawn
                     name = " + ".join(layer.names[k] for k in group)
                     entries.setdefault(name, (layer.colours[group[0]], [1, 0], 0.6, 10))
-            case Line() | Band() | Bars() | Marks() if getattr(layer, "legend", True):
+            case Line() | Band() | Bars() if getattr(layer, "legend", True):
                 dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
                 opacity = layer.opacity if isinstance(layer, Band) else 1.0
                 thick = 2 if isinstance(layer, Line) and not layer.markers_only else 10

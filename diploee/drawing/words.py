@@ -17,7 +17,6 @@ from diploee.drawing.charts import (
     Chart,
     Layer,
     Line,
-    Marks,
     Panel,
     Stack,
 )
@@ -47,7 +46,7 @@ def caption(chart: Chart) -> str:
 def _extremes(layer: Layer, axis: Axis) -> str:
     name, unit, values, x = "", "", np.zeros(0), layer.x
     match layer:
-        case Line() | Bars() | Marks():
+        case Line() | Bars():
             name, unit, values = layer.name, layer.unit, layer.y
         case Stack():
             name, unit, values = "total", layer.unit, layer.parts.sum(axis=0)

@@ -1,4 +1,8 @@
-"""Joins the parts: folders to a report, a report to its files."""
+"""Joins the parts: folders to a report, a report to its page and pictures.
+
+A page is one HTML file that holds its style, its figures and their script, and asks no network.
+`page.html` is its template; jinja2 escapes all that comes from the report.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from diploee import __version__
 from diploee.drawing.charts import Chart
+from diploee.drawing.page import POLICY, Figures
 from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
 from diploee.errors import InputError, did_you_mean, one_of, plural
@@ -23,9 +29,13 @@ from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
 from diploee.reports.event_charts import event_charts, event_windows_chart
-from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
-from diploee.reports.limit_lines import LimitLine, limit_lines
-from diploee.reports.page import is_report, report_page
+from diploee.reports.grid_charts import (
+    LimitLine,
+    limit_lines,
+    ramps_chart,
+    spectrum_chart,
+    swings_chart,
+)
 from diploee.reports.power_charts import (
     carpet_charts,
     duration_chart,
@@ -45,6 +55,10 @@ from diploee.reports.weekly_charts import (
     unserved_chart,
 )
 from diploee.units import PowerUnit, power_unit
+
+_HERE = Path(__file__).resolve().parent
+MARK = '<meta name="generator" content="diploee'
+_HEAD_BYTES = 2_000
 
 MAX_RUNS = 12
 MAX_SWEEP_RUNS = 6
@@ -356,6 +370,37 @@ def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
     return tuple(
         f"{every if len(of) == len(runs) else ', '.join(of)}: {warning}"
         for warning, of in found.items()
+    )
+
+
+def is_report(path: Path) -> bool:
+    """Return whether a file is a page of this package, which its runs can give again."""
+    try:
+        with path.open("rb") as file:
+            return MARK.encode() in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+
+
+def report_page(report: Report) -> str:
+    """Return a report, or a data sheet, as the text of its page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    templates = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return templates.get_template("page.html").render(
+        version=__version__,
+        mark=MARK,
+        policy=POLICY,
+        style=(_HERE / "page.css").read_text("utf-8"),
+        figures=Figures(),
+        report=report,
     )
 
 

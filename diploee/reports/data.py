@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from diploee.columns import TAKEN_OFF
 from diploee.drawing.charts import PALETTE, colour
@@ -21,7 +19,7 @@ from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
 from diploee.outputs.words import short_boundary
-from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
+from diploee.tables import Float32Array, Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_MIN
 
 MAX_INTERVALS = 3_000_000
@@ -38,8 +36,6 @@ REST = "cooling, losses and all else"
 
 _ROUNDING = 1e-6
 """The file keeps float32: what is left of sums within this part of the power is nothing."""
-
-_WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
 
 _Groups = Mapping[str, tuple[str, ...]]
 
@@ -234,23 +230,14 @@ def _read_series(
 
 
 def _read_waits(run: Run, series: RunSeries) -> Waits | None:
-    """Return the queue times; None for a run without jobs."""
-    path = run.folder / JOBS_FILE
-    if not os.path.lexists(path):
+    """Return the queue times of the jobs that started; None for a run without."""
+    if not os.path.lexists(run.folder / JOBS_FILE):
         return None
-    with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
-        table = file.read(columns=list(_WAIT_COLUMNS))
-        waited = table.filter(pc.is_valid(table["queue_time_s"]))
-        submit_ms = waited["submit_time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-    if waited.num_rows == 0:
-        return None
-    submit, wait = (
-        numbers(values, f"{path}: column '{name}'")
-        for name, values in zip(_WAIT_COLUMNS, (submit_ms, waited["queue_time_s"]), strict=True)
-    )
-    if wait.min() < 0:
-        raise InputError(f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}")
-    return Waits(series.local_ms(submit.astype(np.int64)), wait)
+    jobs = run.jobs(["submit_time", "queue_time_s"]).dropna()
+    submit = jobs["submit_time"].dt.tz_convert("UTC").dt.tz_localize(None)
+    submit_ms = submit.to_numpy("datetime64[ms]").astype(np.int64)
+    wait_s = jobs["queue_time_s"].to_numpy(np.float64)
+    return Waits(series.local_ms(submit_ms), wait_s) if len(jobs) else None
 
 
 MAX_DIFFERENCES = 2

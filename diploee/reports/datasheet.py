@@ -32,8 +32,7 @@ from diploee.outputs.ranked import RANKED, RunView, limits_section, provenance, 
 from diploee.outputs.sections import COLUMNS, Figure, Section, Table, long_rows
 from diploee.outputs.words import interval, listed, moment
 from diploee.progress import stage
-from diploee.reports.build import Report, period
-from diploee.reports.page import is_report, report_page
+from diploee.reports.build import Report, is_report, period, report_page
 from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
 from diploee.units import MEGAWATT, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 

@@ -17,7 +17,6 @@ from diploee.drawing.charts import (
     Axis,
     Chart,
     Line,
-    Marks,
     Panel,
     colour,
 )
@@ -196,11 +195,10 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
     line = Line(x, power.astype(np.float32), "every 0.1 s", PALETTE[0], unit.power, 4, width=1.3,
                 steps=True, legend=False)  # fmt: skip
     after, before = mean(at_ms, at_ms + length_ms), mean(at_ms - length_ms, at_ms)
-    found: Line | Marks
     if is_peak:
         middle = np.array([at_ms + length_ms // 2], "datetime64[ms]")
-        found = Marks(middle, np.array([after]), ("",), "highest second", PALETTE[1], unit.power,
-                      legend=False)  # fmt: skip
+        found = Line(middle, np.array([after]), "highest second", PALETTE[1], unit.power, 4,
+                     markers_only=True, texts=("",), legend=False)  # fmt: skip
     else:
         corners = np.array([at_ms - length_ms, at_ms, at_ms, at_ms + length_ms], "datetime64[ms]")
         y = np.array([before, before, after, after], dtype=np.float32)

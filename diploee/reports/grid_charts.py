@@ -1,9 +1,10 @@
-"""Charts of the grid metrics: ramps, swings, and the spectrum with its bands."""
+"""Charts of the grid metrics with bounds of limits: ramps, swings, the spectrum and its bands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,6 @@ from diploee.drawing.charts import (
     Bars,
     Chart,
     Line,
-    Marks,
     Panel,
     colour,
     dash,
@@ -26,11 +26,16 @@ from diploee.drawing.charts import (
 from diploee.errors import plural
 from diploee.measures.spectrum import window_spectra
 from diploee.metrics.changes import SIZES
+from diploee.metrics.limits import load_limits
+from diploee.metrics.limits.check import NotAssessable
+from diploee.metrics.limits.report import seen_by
 from diploee.outputs import METRICS_FILE
 from diploee.outputs.words import interval, listed
 from diploee.reports.data import POWER, RunData
-from diploee.reports.limit_lines import LimitLine
 from diploee.units import MS_PER_S, W_PER_MW, PowerUnit
+
+POWER_LEVEL = "power"
+"""Kind of a limit on power itself."""
 
 Entry = dict[str, Any]
 
@@ -38,6 +43,32 @@ FAR = 3
 """A limit above this many times the largest value is named, as its line would flatten the rest."""
 CLOSE = 1.8
 """Lines with a lower ratio of their frequencies have their texts at different heights."""
+
+
+@dataclass(frozen=True)
+class LimitLine:
+    """Bound of a limit: `kind` is ramps, of a way if it has one, swings, or `POWER_LEVEL`."""
+
+    kind: str
+    name: str
+    length_ms: int
+    size_mw: float
+
+
+def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
+    """Return what limits allow, for lines in the figures of power, of ramps and of swings."""
+    shown, found = seen_by(run.run), []
+    for name in names:
+        limits = load_limits(name)
+        of = limits.name or name
+        drawn = (line for _, spec in limits.each() for line in spec.drawn(shown.clock.step_ms))
+        for kind, amount, factor, length_ms in drawn:
+            with suppress(NotAssessable):  # a part of what this run does not tell
+                size_mw = amount.of(shown)[0] * factor
+                way = "over" if kind == POWER_LEVEL else "within"
+                name = f"{of}, {size_mw:.4g} MW {way} {interval(length_ms)}"
+                found.append(LimitLine(kind, name, length_ms, size_mw))
+    return found
 
 
 def ramps_chart(run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]) -> Chart | None:
@@ -138,7 +169,7 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     if not block.get("bands") or not (density > 0).any():
         return None
     frequency_hz = np.arange(1, density.size + 1) * block["frequency_resolution_hz"]
-    layers: list[Line | Marks] = []
+    layers: list[Line] = []
     top = float(density.max())
     for k, band in enumerate(block["bands"]):
         x, psd = worst_window_psd(run, band)
@@ -149,8 +180,9 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             name += " (flagged)" if band["flagged"] else ""
             layers.append(Line(x, y.astype(np.float32), name, colour(k), psd_unit,
                                significant=True, width=1.3))  # fmt: skip
-            layers.append(Marks(x[at], y[at], ("",), "strongest bin", colour(k), psd_unit,
-                                hollow=True, legend=False))  # fmt: skip
+            layers.append(Line(x[at], y[at], "strongest bin", colour(k), psd_unit,
+                               significant=True, markers_only=True, hollow=True,
+                               legend=False))  # fmt: skip
     layers.append(Line(frequency_hz, density.astype(np.float32), "mean of all windows", PEAK,
                        psd_unit, significant=True, width=2.4))  # fmt: skip
     pins = list(_pins(block["lines"], frequency_hz, density, top * 2, psd_unit))
@@ -192,7 +224,7 @@ def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
 
 def _pins(
     lines: Sequence[Entry], frequency_hz: Array, density: Array, height: float, unit: str
-) -> Iterator[Line | Marks]:
+) -> Iterator[Line]:
     """Yield the lines of the mean as pins with their periods, those close at two heights."""
     lines = sorted(lines, key=lambda line: line["frequency_hz"])
     if not lines:
@@ -208,4 +240,6 @@ def _pins(
     texts = tuple(f"{line['period_s']:.3g} s" for line in lines)
     yield Line(stems_x, stems_y, "", INK, unit, dash="dot", width=1.0, legend=False,
                significant=True)  # fmt: skip
-    yield Marks(x, y, texts, "lines of the mean", INK, unit)
+    yield Line(
+        x, y, "lines of the mean", INK, unit, significant=True, markers_only=True, texts=texts
+    )

@@ -13,7 +13,7 @@ from diploee.outputs.words import interval, listed
 from diploee.reports.aggregate import means
 from diploee.reports.common import LEAST_SPAN, with_zero
 from diploee.reports.data import REST, RunData
-from diploee.reports.limit_lines import POWER_LEVEL, LimitLine
+from diploee.reports.grid_charts import POWER_LEVEL, LimitLine
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 

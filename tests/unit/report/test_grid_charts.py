@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from diploee.drawing.charts import Chart, Line, Marks, log_ticks
+from diploee.drawing.charts import Chart, Line, log_ticks
 from diploee.errors import InputError
 from diploee.reports.build import build_report
 from diploee.reports.common import near_range
@@ -74,7 +74,7 @@ def test_worst_windows_of_the_series_have_the_band_levels_of_the_metrics(fine_fo
 
 def test_spectrum_pins_the_period_that_the_jobs_have(fine_folder: Path) -> None:
     layers = chart_of(fine_folder, "spectrum").panels[0].layers
-    (pins,) = (e for e in layers if isinstance(e, Marks) and e.name == "lines of the mean")
+    (pins,) = (e for e in layers if e.name == "lines of the mean")
     strongest = metrics_of(fine_folder)["grid"]["spectrum"]["lines"][0]
     assert strongest["period_s"] == pytest.approx(WAVE_S, rel=2e-2)
     assert f"{strongest['period_s']:.3g} s" in pins.texts

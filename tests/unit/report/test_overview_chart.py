@@ -13,10 +13,9 @@ from diploee.drawing.charts import Band, Line, Stack
 from diploee.errors import InputError
 from diploee.outputs import open_run
 from diploee.outputs.words import short_boundary
-from diploee.reports.build import build_report
+from diploee.reports.build import build_report, report_page
 from diploee.reports.data import read_run
-from diploee.reports.limit_lines import limit_lines
-from diploee.reports.page import report_page
+from diploee.reports.grid_charts import limit_lines
 from diploee.reports.stack_charts import overview_chart
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate

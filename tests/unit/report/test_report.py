@@ -21,9 +21,8 @@ from diploee.drawing.charts import Band
 from diploee.drawing.pictures import Picture
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.reports import write_report
-from diploee.reports.build import Report, build_report, write_pictures
+from diploee.reports.build import Report, build_report, report_page, write_pictures
 from diploee.reports.data import read_run
-from diploee.reports.page import report_page
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate
 from diploee.units import MS_PER_WEEK

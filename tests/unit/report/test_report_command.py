@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 
-from diploee.reports.page import MARK
+from diploee.reports.build import MARK
 
 
 def test_report_says_where_it_is_and_how_large(run_folder: Path, tmp_path: Path) -> None:

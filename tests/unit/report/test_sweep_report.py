@@ -16,8 +16,7 @@ import diploee
 from diploee.drawing.charts import Band, Carpet
 from diploee.drawing.pictures import Picture
 from diploee.errors import InputError, ScenarioError, counted
-from diploee.reports.build import Report, build_report
-from diploee.reports.page import report_page
+from diploee.reports.build import Report, build_report, report_page
 from diploee.reports.sweep_data import read_sweep
 from diploee.sweeps import run_sweep
 
