@@ -43,7 +43,7 @@ class WeekFit:
     """How weeks differ."""
 
     n_weeks: int  # whole calendar weeks, Monday to Sunday, that were seen
-    # Relative standard deviation of weekly means, and its limits
+    # Relative standard deviation of weekly means, less for its uncertainty, and its limits
     relative_std: float
     low: float
     high: float
@@ -132,11 +132,17 @@ def fit_weeks(
     of_week = np.ones(n_weeks)
     of_week[used] = ratio
     factor[inside] = of_week[day_of // DAYS_PER_WEEK]
+    std, low, high = (
+        float(_STDS[k]) for k in (best[1], max(stds[0] - 1, 0), min(stds[-1] + 1, _STDS.size - 1))
+    )
+    if low > 0:  # the part of its square that is not its own uncertainty
+        relative_error = np.log(high / low) / (2 * special.ndtri((1 + confidence) / 2))
+        std /= float(np.sqrt(1 + relative_error**2))
     return WeekFit(
         n_weeks,
-        float(_STDS[best[1]]),
-        float(_STDS[max(stds[0] - 1, 0)]),
-        float(_STDS[min(stds[-1] + 1, _STDS.size - 1)]),
+        std,
+        low,
+        high,
         float(_CORRELATIONS[best[0]]),
         float(_CORRELATIONS[max(taus[0] - 1, 0)]),
         float(_CORRELATIONS[min(taus[-1] + 1, tellable.size - 1)]),

@@ -8,6 +8,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    NaiveDatetime,
     NonNegativeFloat,
     PositiveInt,
     model_validator,
@@ -170,11 +171,17 @@ class JobReplay(LogReading, _LogFile):
         "hour of the week of its own local time, or at its own date: stamps whose zone is known at "
         "their instant, others at the facility's local time.",
     )
-    repeat: bool = Field(
+    repeat: bool | Literal["shuffled"] = Field(
         default=True,
         description="Repeat the log before and after itself until the run is full: by its whole "
-        "weeks where it is aligned by weekday, by its span (in whole hours) otherwise.",
+        "weeks where it is aligned by weekday, by its span (in whole hours) otherwise. shuffled "
+        "plays its weeks in random order, each as often as the others, those of a log of a year "
+        "or more near their season: bursts, nights and the tail are the log's, years differ.",
     )
+    start: NaiveDatetime | None = optional(
+        "Jobs from this time on, in the log's local time; all if absent."
+    )
+    end: NaiveDatetime | None = optional("Jobs before this time, likewise; all if absent.")
     time_factor: Factor = Field(default=1.0, description="Factor on the times between submissions.")
     duration_factor: Factor = Field(default=1.0, description="Factor on the run times.")
     rate_factor: Annotated[Factor, SCALES] = Field(
@@ -217,6 +224,8 @@ class JobReplay(LogReading, _LogFile):
             raise ValueError(f"columns are for format: csv, found format: {self.format}")
         if self.align == "date" and self.repeat:
             raise ValueError("align: date plays the log at its own date, once; remove repeat")
+        if self.repeat == "shuffled" and self.align != "weekday":
+            raise ValueError(f"repeat: shuffled needs align: weekday, found {self.align}")
         if self.time_factor != 1 and self.align != "start":
             raise ValueError(
                 "time_factor moves jobs off their weekdays and dates; set align: start"

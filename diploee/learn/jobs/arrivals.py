@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -44,6 +44,17 @@ class JobFitOptions(FitChoices):
         default="auto",
         description="Scatter of submissions within the weights; auto as the log's hours tell.",
     )
+    years: Literal["auto", "law", "weeks"] = Field(
+        default="auto",
+        description="Where years come from: law draws them from the fitted distributions, weeks "
+        "plays the log's own weeks in random order; auto takes the law where its years have the "
+        "median of the log's hourly busy nodes within 7 % and their P99 within 15 %.",
+    )
+    holdout: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Fit the first part of the log, such as 0.5, as well, and compare its years "
+        "and naive forecasts with the rest.",
+    )
     max_classes: PositiveInt = Field(
         default=MAX_CLASSES,
         description="Classes at most; node counts with the least node time join others.",
@@ -74,11 +85,16 @@ class ArrivalFit(Brief):
 
 
 def fit_arrivals(
-    hours: Counts, hour: Int64Array, n_jobs: Int64Array, options: JobFitOptions
+    hours: Counts,
+    hour: Int64Array,
+    n_jobs: Int64Array,
+    node_h: Float64Array,
+    options: JobFitOptions,
 ) -> ArrivalFit:
     """Fit the calendar, the daily count and the dispersion of hourly and daily counts.
 
-    `hour` is that of each submission in the span of `hours`, `n_jobs` are the jobs that it brings.
+    `hour` is that of each submission in the span of `hours`, `n_jobs` are the jobs that it brings
+    and `node_h` is their node time, by which weeks differ.
     """
     sizes, n_hours, confidence = n_jobs.astype(np.float64), hours.counts.size, options.confidence
     counts, jobs, own_squares = (sums(hour, x, n_hours) for x in (None, sizes, sizes**2))
@@ -89,7 +105,8 @@ def fit_arrivals(
     expected = (calendar.expected * calendar.laid())[whole]
     per_submission = float(jobs.sum() / hours.counts.sum())
     starts_ms = hours.start_ms[whole]
-    weeks = fit_weeks(starts_ms, MS_PER_H, jobs[whole], expected * per_submission, confidence)
+    of_weeks, per_count = sums(hour, node_h, n_hours)[whole], float(node_h.sum() / counts.sum())
+    weeks = fit_weeks(starts_ms, MS_PER_H, of_weeks / per_count, expected, confidence)
     scatter_of = partial(
         fit_dispersion,
         day=starts_ms // MS_PER_DAY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,22 @@ from diploee.importers.job_logs import read_job_log
 from diploee.learn.fragment import Named, into_scenario, naming_the_other_command, pool_of
 from diploee.learn.jobs.arrivals import JobFitOptions
 from diploee.learn.jobs.classes import read_rules
+from diploee.learn.jobs.holdout import split_of, with_holdout
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.learn.jobs.likeness import with_generated_year
+from diploee.learn.jobs.likeness import misses_tail, tail_errors, with_generated_years
 from diploee.learn.jobs.summary import fragment_text
+from diploee.loads.jobs.job_log import JobLog
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.scenario import ClassRule, Facility, Scenario
-from diploee.scenario.log_replay import LogReading
+from diploee.scenario.log_replay import JobReplay, LogReading
+from diploee.units import HOURS_PER_WEEK
+
+LEAST_WEEKS = 2
+"""Weeks of a log from which on a year may play them in random order."""
+
+FEW_WEEKS = 13
+"""ASSUMPTION: weeks from which on a log shows more than one season's work [J]."""
 
 
 def fit_from_log(
@@ -41,28 +51,87 @@ def fit_from_log(
     base, pool_name = pool_of(scenario, pool, named=named)
     log_format, options = _as_replayed(base, log_format, reading)
     of_pool = None if base is None else base.facility.pools[pool_name]
-    n_gpus = base and base.facility.node_type_of(pool_name).n_gpus
+    n_gpus = None if base is None else base.facility.node_type_of(pool_name).n_gpus
     known = log_format or ("csv" if "columns" in options else None)
     with naming_the_other_command(log, "fit", known):
         read = read_job_log(log, log_format, pool_gpus_per_node=n_gpus or None, **options)
-    fit = fit_job_log(
-        read,
-        chosen,
-        library,
-        choices,
-        pool_n_nodes=None if of_pool is None else of_pool.n_nodes,
-        gpus_per_node=n_gpus or int(options.get("gpus_per_node") or 0),
-        allocates_gpus=of_pool is not None and of_pool.allocate == "gpus",
-    )
-    fit = with_generated_year(fit, library)
+
+    def fitted(choices: JobFitOptions) -> JobLogFit:
+        fit = fit_job_log(
+            read,
+            chosen,
+            library,
+            choices,
+            pool_n_nodes=None if of_pool is None else of_pool.n_nodes,
+            gpus_per_node=n_gpus or int(options.get("gpus_per_node") or 0),
+            allocates_gpus=of_pool is not None and of_pool.allocate == "gpus",
+        )
+        law = with_generated_years(fit, library)
+        is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
+        keeps = choices.years == "auto" and (is_short or not misses_tail(law))
+        if choices.years == "law" or keeps:
+            return law
+        replay = _replay(log, read, log_format, options, chosen, choices, n_gpus)
+        weeks = with_generated_years(replace(fit, replay=replay), library)
+        return replace(weeks, notes=(*weeks.notes, *_why_weeks(law, weeks)))
+
+    fit = fitted(choices)
+    if choices.holdout is not None:
+        part = choices.model_copy(update={"end": split_of(fit, choices.holdout)})
+        fit = with_holdout(fit, fitted(part), library)
     if of_replay := [key for key in options if key not in reading]:
         note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
         fit = replace(fit, notes=(*fit.notes, note))
     if base is not None:
         notes = tuple(_of_other_gpus(fit, base.facility, pool_name, library, named))
         fit = replace(fit, notes=(*fit.notes, *notes))
+    if fit.replay is not None:
+        folder = out.parent if out else base.folder if base else Path()
+        name = os.path.relpath(log.absolute(), folder.absolute())
+        fit = replace(fit, replay=fit.replay | {"log": Path(name).as_posix()})
     text = fragment_text(fit, stream, pool_name)
     return replace(fit, fragment=into_scenario(text, base, pool_name, out, named))
+
+
+def _replay(
+    log: Path,
+    read: JobLog,
+    log_format: str | None,
+    options: Mapping[str, Any],
+    rules: Sequence[ClassRule],
+    choices: JobFitOptions,
+    n_gpus: int | None,
+) -> dict[str, Any]:
+    """Return the `replay` of a stream that plays the weeks that were fitted in random order."""
+    replay = JobReplay(
+        log=str(log.absolute()),
+        format=log_format or read.log_format,
+        rules=tuple(rules),
+        repeat="shuffled",
+        start=choices.start,
+        end=choices.end,
+        cpu_jobs="rules",
+        unmatched="drop",
+        too_wide="drop",
+        **{"gpus_per_node": n_gpus or None, **options},
+    )
+    return replay.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+
+
+def _why_weeks(law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
+    """Say how far years of the distributions are off, and what a year of the log's weeks is."""
+    both = zip(tail_errors(law).items(), tail_errors(weeks).values(), strict=True)
+    errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
+    n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
+    yield (
+        "years play the log's own weeks in random order; years of the fitted distributions and of "
+        f"the weeks differ from the log by: {errors} (--years law takes the distributions)"
+    )
+    if n_weeks < FEW_WEEKS:
+        yield (
+            f"the log is short: {n_weeks:.1f} weeks fill a year, each some {52 / n_weeks:.0f} "
+            "times; what it does not hold, such as a season or a shutdown, no year of it has"
+        )
 
 
 def _of_other_gpus(

@@ -12,7 +12,7 @@ import numpy as np
 from diploee.clock import Zone
 from diploee.errors import Brief, plural
 from diploee.learn.calendar import MIN_SIGHTINGS, covers_months
-from diploee.learn.counts import MONDAY_MS, count_hours
+from diploee.learn.counts import MONDAY_MS, count_hours, sums
 from diploee.learn.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
 from diploee.learn.jobs.class_fits import (
     MIN_JOBS_FOR_DURATIONS,
@@ -56,8 +56,20 @@ class Figure:
     low: float
     high: float
     fragment: float | None  # expectation of the fragment; None where it is not looked at
-    generated: float  # of the jobs that the fragment gives
-    differs: bool  # log and generated days differ by more than the limits of both
+    generated: float  # of the jobs that the fragment gives, mean over the generated years
+    scatter: float  # standard deviation of these years
+    differs: bool  # log and generated years differ by more than the limits of both
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A forecast of the hourly busy nodes of a log's rest."""
+
+    name: str
+    inside: float | None  # share of the hours within the 5-95 % band of their hour of the day
+    median: float  # of the forecast's hours over that of the rest
+    p99: float  # likewise
+    day_error: float  # mean absolute error of the days' means over the mean of the rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +93,15 @@ class JobLogFit(Brief):
     import_lines: tuple[str, ...]  # what the import of the log dropped, repaired and noted
     notes: tuple[str, ...]  # what to know before using the fit
     jobs: LoggedJobs  # the jobs that were fitted, in local time
-    # Log, fragment and generated days side by side, and how many days; empty where none were
+    # The `replay` of the log's own weeks, where years play those; else they come from the above
+    replay: dict[str, Any] | None = None
+    # Log, fragment and generated years side by side, and how many days; empty where none were
     figures: tuple[Figure, ...] = ()
     generated_days: int = 0
+    # The rest of the log beside what its first part forecasts, and how long it is; empty where the
+    # whole log was fitted alone
+    holdout: tuple[Forecast, ...] = ()
+    held_out_h: int = 0
     gpus_per_node: int = 0  # GPUs of a node where the classes have parts of those, else 0
     fragment: str = ""  # the stream in YAML, or the scenario with it; empty where none was made
 
@@ -171,7 +189,8 @@ def fit_job_log(
     array = find_arrays(kept, class_of, hours.covered_hours * MS_PER_H)
     submitted, size = np.unique(array, return_counts=True)
     in_hours = local_ms[inside][submitted] // MS_PER_H - hours.hour[0]
-    arrivals = fit_arrivals(hours, in_hours, size, options)
+    node_h = sums(array, kept.n_nodes * (kept.duration_ms / MS_PER_H), kept.n_nodes.size)[submitted]
+    arrivals = fit_arrivals(hours, in_hours, size, node_h, options)
     classes = fit_classes(
         kept, class_of, array, day, groups, options.durations == "quantiles", confidence, slots
     )

@@ -1,4 +1,4 @@
-"""Log, fragment and a generated year side by side: whether what was learned gives the log again."""
+"""Log, fragment and generated years side by side: whether what was learned gives the log again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
 
 YEAR_D = 364
-MOST_JOBS = 200_000
-"""Jobs that are generated at most; a stream of more gives fewer days than a year."""
+N_YEARS = 3
+MOST_JOBS = 600_000
+"""Jobs that are generated at most; a stream of more gives years of fewer days."""
+
+TAIL = {"busy nodes, P50 of hours": 0.07, "busy nodes, P99 of hours": 0.15}
+"""Relative differences from the log up to which generated years have its tail."""
 
 ROUNDING = 1e-3
 """Relative difference of two figures that is none."""
@@ -40,25 +44,30 @@ WIDTH_STEP = 4
 
 
 @stage("compare")
-def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
-    """Return a fit with the figures of its log, its fragment and a generated year.
+def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
+    """Return a fit with the figures of its log, its fragment and generated years.
 
     Busy nodes are those that the jobs ask for, as if each started when it was submitted: how long
     they wait is the scheduler's. Dispersion is the variance over mean of the jobs' counts about the
     calendar.
     """
-    n_days = min(YEAR_D, int(MOST_JOBS / fit.arrivals.jobs_per_day))
+    n_days = min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day))
     if n_days < 1:
         return fit
-    widest = max(c.n_nodes for c in fit.classes)
-    generated, weight = _generated(fit, library, n_days, widest)
+    widest = max(max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max())))
+    generated, weight = _generated(fit, library, n_days * N_YEARS, widest)
     arrivals = fit.arrivals
     widths = [1]
-    while widths[-1] < max(fit.jobs.n_nodes.max(), widest):
+    while widths[-1] < widest:
         widths.append(widths[-1] * WIDTH_STEP)
     n_hours = arrivals.hours.counts.size
     of_log = _figures(fit.jobs, n_hours, arrivals.calendar.expected, widths)
-    of_year = _figures(generated, weight.size, weight, widths)
+    of_years = []
+    for of_year in np.arange(weight.size).reshape(N_YEARS, -1):
+        own = (generated.submit_h >= of_year[0]) & (generated.submit_h < of_year[-1] + 1)
+        jobs = LoggedJobs(*(x[own] for x in vars(generated).values()))
+        jobs.submit_h[:] -= of_year[0]
+        of_years.append(_figures(jobs, of_year.size, weight[of_year], widths))
     expected = {name: 0.0 for name in of_log if name.startswith("share")}
     for c in fit.classes:
         expected[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
@@ -72,21 +81,41 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
     figures = []
     for name, (value, *parts) in of_log.items():
-        of_drawn, *drawn_parts = of_year.get(name, [np.nan])
-        error, drawn_error = (float(jackknife_error(np.array(x))) for x in (parts, drawn_parts))
-        # Both have a sampling error; that of the generated days is not below the log's by length.
-        drawn_error = max(error * np.sqrt(n_hours / weight.size), drawn_error)
+        drawn = np.array([of_year.get(name, [np.nan])[0] for of_year in of_years])
+        error, scatter = float(jackknife_error(np.array(parts))), float(drawn.std())
+        # Both have a sampling error; that of the generated years is not below the log's by length.
+        drawn_error = max(error * np.sqrt(n_hours / weight.size), scatter / np.sqrt(N_YEARS))
         allowed = z * np.hypot(error, drawn_error) + ROUNDING * value
         limits = max(0.0, value - z * error), value + z * error
-        differs = bool(abs(of_drawn - value) > allowed)
-        figures.append(Figure(name, value, *limits, expected.get(name), of_drawn, differs))
+        differs = bool(abs(drawn.mean() - value) > allowed)
+        figures.append(
+            Figure(name, value, *limits, expected.get(name), float(drawn.mean()), scatter, differs)
+        )
     return replace(fit, figures=tuple(figures), generated_days=n_days)
+
+
+def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Array:
+    """Return the hourly busy nodes of generated years, from a Monday on; without a warm-up week."""
+    n_days = max(min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day)) // 7 * 7, 14)
+    widest = max(max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max())))
+    jobs, weight = _generated(fit, library, n_days * N_YEARS, widest)
+    return hourly_busy_nodes(jobs, weight.size)[HOURS_PER_WEEK:]
+
+
+def tail_errors(fit: JobLogFit) -> dict[str, float]:
+    """Return how far the generated years' median and P99 of busy nodes are off, as ratios."""
+    return {f.name: f.generated / f.log - 1 for f in fit.figures if f.name in TAIL and f.log > 0}
+
+
+def misses_tail(fit: JobLogFit) -> bool:
+    """Return whether generated years are further from the log's median or P99 than `TAIL`."""
+    return any(abs(error) > TAIL[name] for name, error in tail_errors(fit).items())
 
 
 def _generated(
     fit: JobLogFit, library: ProfileLibrary, n_days: int, n_nodes: int
 ) -> tuple[LoggedJobs, Float64Array]:
-    """Return jobs that the fragment gives, and the weights of their hours."""
+    """Return jobs that the stream gives, and the fitted weights of their hours."""
     node_type = {
         "n_gpus": fit.gpus_per_node or 1,
         "gpu_tdp_w": 1,
@@ -107,14 +136,17 @@ def _generated(
         "resolution": "1 h",
         "facility": {"node_types": {"node": node_type}, "pools": {"main": pool}},
     }
-    scenario = scenario_from_dict(site | yaml.safe_load(fragment_text(fit, "jobs", "main")))
+    scenario, fitted = (
+        scenario_from_dict(site | yaml.safe_load(fragment_text(one, "jobs", "main")))
+        for one in (fit, replace(fit, replay=None))
+    )
     jobs = generate_jobs(scenario, library).jobs
     first = int(np.datetime64(scenario.start, "h").astype(np.int64))
     hours = first + np.arange(n_days * HOURS_PER_DAY)
     n_nodes_each = jobs.n_nodes / scenario.facility.slots_per_node("main")
     return (
         LoggedJobs(jobs.submit_ms / MS_PER_H, n_nodes_each, jobs.duration_ms / MS_PER_H),
-        hour_weights(scenario.streams["jobs"].calendar, hours),
+        hour_weights(fitted.streams["jobs"].calendar, hours),
     )
 
 
@@ -147,7 +179,8 @@ def _figures(
         found[name] = [float(figure(x)) if x.size else float("nan") for x in rest]
 
     add("busy nodes, mean", busy, part_of_hour, np.mean)
-    add("busy nodes, P99 of hours", busy, part_of_hour, partial(np.quantile, q=LEVELS[-1]))
+    for name, level in zip(TAIL, (LEVELS[0], LEVELS[-1]), strict=True):
+        add(name, busy, part_of_hour, partial(np.quantile, q=level))
     group = np.searchsorted(widths, jobs.n_nodes)
     for k in np.unique(group).tolist():
         own = group == k

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from diploee import __version__
 from diploee.clock import Zone
@@ -66,7 +67,23 @@ def fit_lines(fit: JobLogFit) -> list[str]:
         + ", ".join(f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
         + "."
     )
-    return lines + figure_lines(fit) + [f"Note: {note}." for note in fit.notes]
+    notes = [f"Note: {note}." for note in fit.notes]
+    return lines + figure_lines(fit) + _holdout_lines(fit) + notes
+
+
+def _holdout_lines(fit: JobLogFit) -> list[str]:
+    """Return what the first part of the log forecasts of the rest."""
+    lines = []
+    for f in fit.holdout:
+        band = "no band" if f.inside is None else f"{f.inside:.0%} of the hours in the 5-95 % band"
+        lines.append(
+            f"{f.name}: {band}, median {f.median - 1:+.0%}, P99 {f.p99 - 1:+.0%}, days "
+            f"{f.day_error:.0%} of the mean off on average"
+        )
+    if lines:
+        weeks = fit.held_out_h / HOURS_PER_WEEK
+        lines.insert(0, f"The last {weeks:.1f} weeks as the log before them forecasts them:")
+    return lines
 
 
 def figure_lines(fit: JobLogFit) -> list[str]:
@@ -74,14 +91,16 @@ def figure_lines(fit: JobLogFit) -> list[str]:
     if not fit.figures:
         return []
     lines = [
-        f"Log ({fit.confidence:.0%} limits) | fragment | {fit.generated_days} generated days, "
-        "nodes as if every job began at once:"
+        f"Log ({fit.confidence:.0%} limits) | distributions | years generated of "
+        f"{plural(fit.generated_days, 'day')}, mean and standard deviation, nodes as if every job "
+        "began at once:"
     ]
     for f in fit.figures:
         fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
         limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
         outside = ", beyond the limits of both" if f.differs else ""
-        lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {f.generated:.4g}{outside}")
+        drawn = f"{f.generated:.4g} +- {f.scatter:.2g}"
+        lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {drawn}{outside}")
     return lines
 
 
@@ -150,8 +169,10 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
             for row in zip(*of_widths, strict=True)
         ],
         "classes": [_class_as_dict(of_class) for of_class in fit.classes],
+        "years": "law" if fit.replay is None else "weeks",
         "generated_days": fit.generated_days,
         "figures": [vars(figure) for figure in fit.figures],
+        "holdout": [vars(forecast) for forecast in fit.holdout],
         "notes": fit.notes,
     }
     return {key: plain(value) for key, value in summary.items()}
@@ -178,15 +199,19 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
     level = f"{fit.confidence:.0%} limits"
     per_day = arrivals.jobs_per_day, arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
     origin, *rest = fit_lines(fit)
-    into = (
-        "The stream goes into a scenario that has the pool; jobs_per_day may give way to "
-        "target_utilization."
+    into = "The stream goes into a scenario that has the pool" + (
+        "; jobs_per_day may give way to target_utilization." if fit.replay is None else "."
     )
     lines = [
         *comments([f"Fitted by diploee {__version__}. {origin}", *rest, into]),
         "streams:",
         f"  {word(stream)}:",
         f"    pool: {word(pool)}",
+    ]
+    if fit.replay is not None:
+        replay = yaml.safe_dump({"replay": fit.replay}, sort_keys=False, width=WIDTH)
+        return "\n".join(lines) + "\n" + textwrap.indent(replay, " " * 4)
+    lines += [
         limited("jobs_per_day", level, *per_day, 6, 5),
     ]
     if (scatter := arrivals.scatter) is not None:

@@ -32,6 +32,9 @@ MONTH_RAMP_H = 84
 CHAIN = 7
 """Correlation times after which a week no longer counts for another, at a correlation of 0.001."""
 
+MOST_STDS = 2.0
+"""Standard deviations of its logarithm by which a week's level differs at most, one week in 22."""
+
 LEAST_DISPERSION = 1e-300
 """Of a smaller one the inverse, the shape of the gamma distribution, is no number."""
 
@@ -194,7 +197,7 @@ def _week_levels(
             for week in range(first - kernel.size + 1, end)
         ]
     )
-    normal = np.convolve(drawn, kernel, "valid")
+    normal = np.clip(np.convolve(drawn, kernel, "valid"), -MOST_STDS, MOST_STDS)
     # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1, variance v.
     variance = np.log1p(relative_std**2 / week_share(correlation_weeks))
     level = np.exp(np.sqrt(variance) * normal - variance / 2)

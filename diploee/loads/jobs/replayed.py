@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
+from diploee.loads.jobs.shuffled_weeks import ShuffledWeeks
 from diploee.loads.jobs.source import (
     JobSource,
     LibraryBuilder,
@@ -64,6 +66,8 @@ class ReplayedJobs(JobSource):
         self._logged = replace(jobs, class_id=class_id)
         self._last_ms = int(jobs.submit_ms.max())
         self._n_days = max((self._last_ms + 1) / MS_PER_DAY, 1)
+        self._shuffled: ShuffledWeeks | None = None
+        self._first_week = 0
 
     @property
     def jobs_per_day(self) -> float:
@@ -141,11 +145,16 @@ class ReplayedJobs(JobSource):
         """Return the log's row and the submission of each job of a repetition.
 
         Repetition 0 is the log itself, whole; the others play its whole weeks before and after it.
+        Of a shuffled log each is a week.
         """
         into_ms, factor = self._logged.submit_ms, self.spec.rate_factor
         shift_ms = tile * self._period_ms
         rows = np.arange(into_ms.size)
-        if tile:
+        if self._shuffled is not None:
+            rows, at_ms = self._shuffled.week(self._first_week + tile)
+            into_ms = np.zeros_like(into_ms)
+            into_ms[rows] = at_ms
+        elif tile:
             at_ms = shift_ms + into_ms  # since the log's first job
             beyond = (at_ms < 0) | (at_ms > self._last_ms)
             rows = np.flatnonzero((into_ms < self._period_ms) & beyond)
@@ -186,6 +195,7 @@ class ReplayedJobs(JobSource):
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
         n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
         keep = self._playable(log, rule, time_ms, n_nodes)
+        keep &= self._within(log, time_ms, keep)
         time_ms, records = time_ms[keep], records.take(keep)
         self._count_shared(records)
         if self._by_wall and not log.is_relative:
@@ -243,6 +253,22 @@ class ReplayedJobs(JobSource):
         if not keep.any():
             raise self._error(f": no job of {spec.log} is left")
         return keep
+
+    def _within(self, log: JobLog, time_ms: Int64Array, keep: BoolArray) -> BoolArray:
+        """Return which times are from `start` on and before `end`, by the log's own clock."""
+        spec, inside = self.spec, np.ones_like(keep)
+        if spec.start is None and spec.end is None:
+            return inside
+        monday_ms = _ms_since(_EPOCH, _MONDAY)
+        local_ms = time_ms + monday_ms if log.is_relative else log.zone.local_ms(time_ms)
+        if spec.start is not None:
+            inside &= local_ms >= _ms_since(_EPOCH, spec.start)
+        if spec.end is not None:
+            inside &= local_ms < _ms_since(_EPOCH, spec.end)
+        self._count("outside start to end", int((keep & ~inside).sum()))
+        if not (keep & inside).any():
+            raise self._error(f": no job of {spec.log} lies from start to end; correct them")
+        return inside
 
     def _requested_ms(self, records: JobRecords) -> Int64Array:
         """Return the run times that users asked for, scaled as the true ones are; 0 = not known."""
@@ -380,8 +406,15 @@ class ReplayedJobs(JobSource):
                 f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
                 "set repeat: false, or align: start, which repeats it by its span in whole hours"
             )
-        into_week_ms = (self._local_ms() - _ms_since(_EPOCH, _MONDAY)) % MS_PER_WEEK
-        run_into_week_ms = _ms_since(_MONDAY, start) % MS_PER_WEEK
+        log_week, into_week_ms = divmod(self._local_ms() - _ms_since(_EPOCH, _MONDAY), MS_PER_WEEK)
+        self._first_week, run_into_week_ms = divmod(_ms_since(_MONDAY, start), MS_PER_WEEK)
+        if self.spec.repeat == "shuffled":
+            self._shuffled = ShuffledWeeks(
+                self._logged.submit_ms + into_week_ms,
+                None if self._log.is_relative else log_week,
+                partial(stream, self._frame.seed, "replay", self.name, "weeks"),
+            )
+            return -run_into_week_ms, MS_PER_WEEK
         first_ms = (into_week_ms - run_into_week_ms) % MS_PER_WEEK
         return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeat else span_ms
 

@@ -160,6 +160,7 @@ def test_months_and_hours_of_the_day_are_written_where_fitted() -> None:
 def test_command_prints_a_fragment_writes_it_and_gives_all_numbers_as_json(
     options: tuple[object, ...], tmp_path: Path
 ) -> None:
+    options = (*options, "--years", "law")
     text, out = run(*options), tmp_path / "made" / "stream.yaml"
     assert text.startswith("# Fitted by diploee")
     for word in ("log.csv (csv)", "chi-square", "Variance over mean", "Kolmogorov", "95% limits"):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from diploee.cli.fit import fit_command
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.learn.jobs.likeness import with_generated_year
+from diploee.learn.jobs.likeness import with_generated_years
 from diploee.loads.jobs.job_log import NO_GPU, JobLog
 from diploee.scenario import ClassRule, load_scenario
 from diploee.steps import generate_jobs
@@ -66,7 +66,7 @@ def test_classes_hold_the_gpu_time_of_the_log(max_classes: int) -> None:
     )
     assert asked * fit.n_jobs / 3_600 == pytest.approx(gpu_h(shared_log()), rel=0.01)
     assert fit.mean_busy_nodes == pytest.approx(gpu_h(shared_log()) / N_HOURS / PER_NODE, rel=1e-3)
-    figures = with_generated_year(fit, tiny_library()).figures
+    figures = with_generated_years(fit, tiny_library()).figures
     (busy,) = [f for f in figures if f.name == "busy nodes, mean"]
     assert busy.fragment == pytest.approx(busy.log, rel=0.01)
     assert busy.generated == pytest.approx(busy.log, rel=0.05)

@@ -12,7 +12,7 @@ from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
 from diploee.learn.jobs.job_log_fit import JobLogFit, LoggedJobs, fit_job_log
-from diploee.learn.jobs.likeness import hourly_busy_nodes, with_generated_year
+from diploee.learn.jobs.likeness import hourly_busy_nodes, with_generated_years
 from diploee.learn.jobs.summary import figure_lines, fragment_text
 from diploee.scenario import ClassRule, scenario_from_dict
 from diploee.steps import generate_jobs
@@ -74,7 +74,7 @@ def test_busy_nodes_are_those_of_a_sum_job_by_job() -> None:
 @pytest.mark.slow
 def test_log_fragment_and_year_are_side_by_side_and_differences_are_reported() -> None:
     log = job_log(MONDAY_MS + np.arange(0, 8 * WEEK_H, 2) * HOUR_MS + 7, 3, 3_600)
-    fit = with_generated_year(fit_job_log(log, RULES, tiny_library()), tiny_library())
+    fit = with_generated_years(fit_job_log(log, RULES, tiny_library()), tiny_library())
     figures = {figure.name: figure for figure in fit.figures}
     busy = figures["busy nodes, mean"]
     assert (busy.log, busy.fragment) == (pytest.approx(1.5, rel=0.01), pytest.approx(1.5, rel=0.01))
@@ -94,9 +94,12 @@ def test_a_generated_year_is_like_the_log_within_its_own_sampling_error(seed: in
     at_ms, n_nodes, duration_s = made(seed)
     fit = fit_job_log(job_log(at_ms, n_nodes, duration_s), RULES, tiny_library(), months=False)
     assert fit.arrivals.dispersion == pytest.approx(0.5, rel=0.2)
-    assert fit.arrivals.day_dispersion == pytest.approx(0.2, rel=0.25)
-    figures = with_generated_year(fit, tiny_library()).figures
-    assert len(figures) == 2 + 4 * 4 + 3
+    weeks = fit.arrivals.weeks
+    assert weeks is not None
+    of_weeks = weeks.relative_std**2 if weeks.is_told else 0.0  # else the days have it
+    assert (fit.arrivals.day_dispersion or 0) + of_weeks == pytest.approx(0.25, rel=0.25)
+    figures = with_generated_years(fit, tiny_library()).figures
+    assert len(figures) == 3 + 4 * 4 + 3
     for figure in figures:
         near = next((v for key, v in allowed.items() if figure.name.startswith(key)), 0.05)
         error = (figure.high - figure.low) / 2

@@ -1,0 +1,91 @@
+"""A log's weeks in random order, so that a year has the log's bursts, nights and tail.
+
+A deck holds every week of the log once: the node time of a long run is the log's. Decks have random
+streams of their own, by their number since 1970, so that a part of a run is that part of a longer
+one. A log of a year or more is drawn by season. It is a bootstrap of blocks (Künsch 1989; balanced:
+Davison, Hinkley and Schechtman 1986): nothing comes that the log does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from diploee.tables import Int64Array
+from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
+
+WEEKS_PER_YEAR = 52
+DAYS_PER_YEAR = 365.25
+
+SEASON_WEEKS = 6
+"""ASSUMPTION: weeks within this distance of the season differ from it by chance alone [J]."""
+
+LEAST_DAYS = 4
+"""Days that a week cut by an end of the log needs; those it lacks are taken from the next week."""
+
+
+class ShuffledWeeks:
+    """Which jobs of a log a week plays.
+
+    `into_ms` are their submissions from the Monday of the log's first week on [ms], `first_week` is
+    the number of that week since 1970-01-05, None where the log has no dates; `random` gives the
+    random numbers of a deck.
+    """
+
+    def __init__(
+        self,
+        into_ms: Int64Array,
+        first_week: int | None,
+        random: Callable[[int], np.random.Generator],
+    ) -> None:
+        self._into_ms, self._random = into_ms, random
+        day = into_ms // MS_PER_DAY
+        first, last = int(day.min()), int(day.max())
+        if last - first >= 2 * DAYS_PER_WEEK:  # the log cuts the first day and the last one
+            first, last = first + 1, last - 1
+        n_weeks = last // DAYS_PER_WEEK + 1
+        logged = np.zeros((n_weeks, DAYS_PER_WEEK), dtype=bool)
+        logged.ravel()[first : last + 1] = True
+        self._source = np.empty(logged.shape, dtype=np.int64)
+        for weekday in range(DAYS_PER_WEEK):
+            weeks = np.flatnonzero(logged[:, weekday])
+            nearest = np.searchsorted(weeks, np.arange(n_weeks)) % weeks.size
+            self._source[:, weekday] = weeks[nearest]
+        weeks = np.flatnonzero(logged.sum(axis=1) >= min(LEAST_DAYS, logged.sum(axis=1).max()))
+        self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
+        if self._seasonal:
+            weeks = weeks[np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")]
+        self._weeks = weeks
+        self._rows = np.argsort(day, kind="stable")
+        days = np.arange(int(day.max()) + 2)
+        self._ends = np.searchsorted(day[self._rows], days)
+
+    def __len__(self) -> int:
+        """Return the number of the log's weeks."""
+        return int(self._weeks.size)
+
+    def week(self, number: int) -> tuple[Int64Array, Int64Array]:
+        """Return the rows of the jobs of a week since 1970-01-05, and their times into it [ms]."""
+        if self._seasonal:
+            n, (deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
+        else:
+            n = len(self)
+            deck, place = divmod(number, n)
+        rng = self._random(deck)
+        noise = rng.random(n) * SEASON_WEEKS
+        season = np.argsort(np.arange(n) + noise if self._seasonal else noise)[place]
+        chosen = self._weeks[int((season + rng.random(n)[place]) * len(self) / n)]
+        rows, times_ms = [], []
+        for weekday, source in enumerate(self._source[chosen].tolist()):
+            day = source * DAYS_PER_WEEK + weekday
+            rows.append(self._rows[self._ends[day] : self._ends[day + 1]])
+            times_ms.append(self._into_ms[rows[-1]] - (day - weekday) * MS_PER_DAY)
+        return np.concatenate(rows), np.concatenate(times_ms)
+
+
+def _season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
+    """Return the year of the middle of weeks since 1970-01-05, and which of its 52 weeks it is."""
+    years, days = np.divmod((np.asarray(week) + 0.5) * DAYS_PER_WEEK, DAYS_PER_YEAR)
+    place = np.minimum(days / DAYS_PER_WEEK, WEEKS_PER_YEAR - 1).astype(np.int64)
+    return years.astype(np.int64), place

@@ -1,0 +1,97 @@
+"""A log's weeks in random order: each as often, at its weekdays, the same in any part of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import tiny_data, tiny_library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diploee.errors import InputError
+from diploee.loads.jobs.shuffled_weeks import ShuffledWeeks
+from diploee.scenario import scenario_from_dict
+from diploee.steps import generate_jobs
+from diploee.streams import stream
+
+DAY_MS = 86_400_000
+
+
+def shuffled(n_days: int, first_day: int = 0, first_week: int | None = None) -> ShuffledWeeks:
+    """Weeks of a log with one job each noon; the job's row is its day."""
+    into_ms = (first_day + np.arange(n_days)) * DAY_MS + DAY_MS // 2
+    return ShuffledWeeks(into_ms, first_week, partial(stream, 0, "test"))
+
+
+def test_a_deck_plays_every_week_of_the_log_once() -> None:
+    weeks = shuffled(8 * 7)
+    played = sorted(weeks.week(n)[0].tolist() for n in range(16, 16 + len(weeks)))
+    inner = [[7 * week + day for day in range(7)] for week in range(1, 7)]
+    assert [week for week in played if week in inner] == inner
+    # The log cuts its first and last day: the next week has them, or the first one.
+    assert [7, *range(1, 7)] in played
+    assert [*range(49, 55), 6] in played
+
+
+@settings(max_examples=30, deadline=None)
+@given(n_days=st.integers(7, 900), first_day=st.integers(0, 6), week=st.integers(-60, 3_000))
+def test_a_week_plays_seven_days_at_their_weekdays_and_times(
+    n_days: int, first_day: int, week: int
+) -> None:
+    rows, times_ms = shuffled(n_days, first_day, 100).week(week)
+    assert ((rows + first_day) % 7 == np.arange(7)).all()
+    assert (times_ms == np.arange(7) * DAY_MS + DAY_MS // 2).all()
+
+
+def test_weeks_of_a_log_of_two_years_stay_near_their_season() -> None:
+    weeks = shuffled(730, first_week=0)
+    for number in range(2_900, 2_900 + 104):
+        day = weeks.week(number)[0].mean()
+        off_days = (day - number * 7 + 182) % 365.25 - 182
+        assert abs(off_days) <= 8 * 7
+
+
+def replayed(tmp_path: Path, **changes: object) -> list[tuple[int, int]]:
+    """Submission [h] and nodes of the jobs of a run that plays a log of five weeks."""
+    rows = [f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:30:00,600,{1 + k % 4}" for k in range(31 * 24)]
+    rows += [f"2024-02-0{1 + k // 24}T{k % 24:02d}:30:00,600,{1 + k % 4}" for k in range(4 * 24)]
+    (tmp_path / "log.csv").write_text("\n".join(["submit,run_s,nodes", *rows]), encoding="utf-8")
+    replay = {
+        "log": str(tmp_path / "log.csv"),
+        "columns": {"submit": "submit", "duration": "run_s", "nodes": "nodes"},
+        "rules": [{"workload": "tune"}],
+        "repeat": "shuffled",
+    }
+    replay |= {key: value for key, value in changes.items() if key not in ("begin", "duration")}
+    given_site = {
+        "start": changes.get("begin", "2025-06-02"),
+        "duration": changes.get("duration", "6 weeks"),
+        "facility.pools.main.n_nodes": 8,
+    }
+    data = tiny_data(given_site) | {"streams": {"jobs": {"pool": "main", "replay": replay}}}
+    jobs = generate_jobs(scenario_from_dict(data), tiny_library()).jobs
+    return list(zip((jobs.submit_ms // 3_600_000).tolist(), jobs.n_nodes.tolist(), strict=True))
+
+
+def test_a_part_of_a_run_is_that_part_of_a_longer_one(tmp_path: Path) -> None:
+    whole = replayed(tmp_path)
+    part = replayed(tmp_path, begin="2025-06-18", duration="1 week")
+    shift_h = 16 * 24
+    assert part == [(h - shift_h, n) for h, n in whole if shift_h <= h < shift_h + 168]
+    assert len(whole) == 6 * 168
+
+
+def test_a_trimmed_replay_plays_the_days_from_start_to_end(tmp_path: Path) -> None:
+    trim = {"start": "2024-01-08", "end": "2024-01-15"}
+    jobs = replayed(tmp_path, repeat=False, align="date", begin="2024-01-01", **trim)
+    assert [jobs[0][0], jobs[-1][0]] == [7 * 24, 14 * 24 - 1]
+    with pytest.raises(InputError, match=r"no job of .* lies from start to end"):
+        replayed(tmp_path, start="2030-01-01")
+
+
+def test_shuffled_weeks_need_weekdays(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="repeat: shuffled needs align: weekday, found start"):
+        replayed(tmp_path, align="start")
