@@ -116,14 +116,15 @@ class Readings(NamedTuple):
         if window_s is None:
             window_s = FLAGGED_WINDOWS / most_hz
         why = f"means over {window_s:.3g} s"
-        is_given = found and has.get("meter") and most_hz > found.flagged_hz
+        restored_hz = has.get("restored_hz")
+        is_given = found and has.get("meter") and not restored_hz and most_hz > found.flagged_hz
         if found is None or is_reference or is_given or not interval_s:
             by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
             found = Reach(by_window_hz, most_hz, max(2 * window_s, 0.5 / most_hz), False)
             why = f"{most_hz:.3g} Hz given on import" if is_given else why
         elif found.is_sampled:
             why = f"readings every {interval_s:.3g} s{'' if found.flagged_hz else ' fold'}"
-        if (restored_hz := has.get("restored_hz")) is not None:
+        if restored_hz:
             trusted_hz, flagged_hz = RESTORED_TRUSTED * restored_hz, restored_hz
             why = f"{why}, restored to {restored_hz:.2g} Hz"
         else:

@@ -19,6 +19,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Field
+from scipy.fft import dct, idct
+from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from diploee.errors import Brief, ProfileError
 from diploee.tables import MAX_SIZE, Float64Array
@@ -104,6 +106,52 @@ class Meter(Brief):
         """Reach of its readings; None where its window is unknown."""
         return None if self.window_s is None else reach(self.window_s, self.interval_s)
 
+    @property
+    def restored_hz(self) -> float:
+        """Frequency up to which its gain can be divided out [Hz]; refused where it can't be."""
+        reason, interval_s = "", self.interval_s
+        last_hz = float(f"{RESTORED_WINDOWS[1] / (self.window_s or np.inf):.2g}")
+        if self.kind != "boxcar" or not self.lti or not last_hz:
+            reason = "it is unknown, or not a mean that is the same at all times"
+        elif not 0 < (self.window_uncertainty or 0) <= MOST_UNCERTAIN:
+            reason = f"its window is not known to {MOST_UNCERTAIN:.0%}"
+        elif interval_s:
+            fold = _fold(np.array([last_hz]), self.window_s or 0.0, interval_s)[0]
+            if fold > _MOST_FOLDED[0]:
+                reason = f"readings every {interval_s:g} s fold {fold:.0%} into {last_hz:g} Hz"
+        if reason:
+            raise ProfileError(
+                f"meter {self.words}: can't be restored, as {reason}; import it without --restore, "
+                "or name its GPU (--gpu)"
+            )
+        return last_hz
+
+    def restore(self, power_w: Float64Array, step_s: float) -> Float64Array:
+        """Return readings over even steps with the meter's gain divided out, shape (n,) [W].
+
+        It is divided out where it is known to a few percent. Above, each value is free to be within
+        the readings of the three windows about it, as edges would overshoot otherwise. The mean is
+        kept, and no power is negative.
+
+        Raises
+        ------
+        ProfileError
+            If the meter does not allow it.
+        """
+        assert self.restored_hz and self.window_s
+        at = np.arange(power_w.size) * (self.window_s / (2 * power_w.size * step_s))
+        first, _, last = RESTORED_WINDOWS
+        part = (1 + np.cos(np.pi * np.clip((at - first) / (last - first), 0, 1))) / 2
+        known = dct(power_w) * part / np.sinc(np.minimum(at, last))
+        n_near = 2 * round(1.5 * self.window_s / step_s) + 1
+        least_w, most_w = minimum_filter1d(power_w, n_near), maximum_filter1d(power_w, n_near)
+        found_w = idct(known)
+        for _ in range(_PASSES):
+            found_w = idct(known + (1 - part) * dct(np.clip(found_w, least_w, most_w)))
+        found_w = np.maximum(found_w, 0.0)
+        restored_w: Float64Array = found_w * (power_w.mean() / max(found_w.mean(), 1e-9))
+        return restored_w
+
     def _refreshed(self, t_s: Float64Array) -> Float64Array:
         """Return the last time before each at which there was a new value [s]."""
         if not self.refresh_s:
@@ -123,8 +171,14 @@ TRUSTED_WINDOWS = 0.25
 """Frequency times window up to which levels are trusted: a gain of 0.9 or more."""
 FLAGGED_WINDOWS = 0.44
 """Frequency times window up to which they are flagged: a gain of 0.71, half of the power."""
-RESTORED_TRUSTED = 0.6 / 0.7
-"""Part of the frequency up to which readings are restored that is trusted [C]."""
+RESTORED_WINDOWS = (0.606, 0.707, 0.808)
+"""Frequency times window to where restored levels are trusted, flagged, and nothing is left [C].
+
+At 0.7 Hz the gain of 1.01 s is 0.35; 2 % of the window are 6 % of the level there.
+"""
+RESTORED_TRUSTED = RESTORED_WINDOWS[0] / RESTORED_WINDOWS[1]
+MOST_UNCERTAIN = 0.05
+_PASSES = 20
 _MOST_FOLDED = (0.1, 1 / 3)
 _POINTS, _MULTIPLES = 2_001, 50
 
@@ -146,8 +200,7 @@ def reach(window_s: float, interval_s: float) -> Reach:
         gains_hz = [TRUSTED_WINDOWS / window_s, FLAGGED_WINDOWS / window_s]
     if interval_s:
         at_hz = np.linspace(0, min(gains_hz[1], 0.5 / interval_s), _POINTS)
-        others_hz = np.arange(1, _MULTIPLES)[:, None] / interval_s - at_hz
-        fold = np.abs(np.sinc(others_hz * window_s)).max(axis=0) / np.sinc(at_hz * window_s)
+        fold = _fold(at_hz, window_s, interval_s)
         folds_hz = [_first_hz(at_hz, fold, most) for most in _MOST_FOLDED]
     trusted_hz, flagged_hz = map(min, gains_hz, folds_hz)
     is_sampled = folds_hz[0] < gains_hz[0]
@@ -155,6 +208,13 @@ def reach(window_s: float, interval_s: float) -> Reach:
         trusted_hz, flagged_hz = (float(f"{value:.2g}") for value in (trusted_hz, flagged_hz))
     min_step_s = float(f"{2 * max(window_s, interval_s):.2g}")
     return Reach(trusted_hz, flagged_hz, min_step_s, is_sampled)
+
+
+def _fold(at_hz: Float64Array, window_s: float, interval_s: float) -> Float64Array:
+    """Return the largest part of another frequency that readings fold into each."""
+    others_hz = np.arange(1, _MULTIPLES)[:, None] / interval_s - at_hz
+    most = np.abs(np.sinc(others_hz * window_s)).max(axis=0)
+    return np.asarray(most / np.abs(np.sinc(at_hz * window_s)))
 
 
 def _first_hz(at_hz: Float64Array, fold: Float64Array, most: float) -> float:

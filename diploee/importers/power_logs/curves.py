@@ -181,6 +181,15 @@ def device_of(
     return Device(str(path), curve, float(np.median(np.diff(t_us))), gap_s)
 
 
+def restored(device: Device, meter: Meter) -> Device:
+    """Return a device with its meter's gain divided out of its readings."""
+    step_us = max(round(meter.interval_s * US_PER_S), 1)
+    power_w = meter.restore(joint_power_w([device.curve], step_us), step_us / US_PER_S)
+    t_us = device.curve.t_us[0] + np.arange(power_w.size + 1) * step_us
+    energy_j = np.concatenate(([0.0], np.cumsum(power_w))) * (step_us / US_PER_S)
+    return replace(device, curve=EnergyCurve(t_us, energy_j))
+
+
 def sum_w(devices: Sequence[Device], step_ms: int, *, add_w: float = 0.0) -> Float32Array:
     """Return the mean power of all devices in each whole step of the time that they share [W].
 
@@ -220,6 +229,8 @@ def measured(
     interval_s, window_s, step_s = meter.polled_s or 0.0, meter.window_s or 0.0, step_ms / MS_PER_S
     if bandwidth_hz is None:
         bandwidth_hz = reach(window_s, meter.interval_s).flagged_hz
+        if options.restore:
+            bandwidth_hz = meter.restored_hz
         if step_s > LONGER * interval_s:
             bandwidth_hz = min(bandwidth_hz, reach(max(window_s, step_s), step_s).flagged_hz)
     is_assumed = (meter.kind, meter.field) == ("unknown", "other")
@@ -232,6 +243,8 @@ def measured(
         averaging_window_s=None if is_assumed else meter.window_s,
         bandwidth_hz=bandwidth_hz,
         meter=meter,
+        restored=options.restore,
+        restored_hz=bandwidth_hz if options.restore else None,
         source_sha256=joined if len(hashes) > 1 else hashes[0],
         **({"gpu_model": meter.gpu} | facts),
     )

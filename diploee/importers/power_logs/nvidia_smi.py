@@ -27,6 +27,7 @@ from diploee.importers.power_logs.curves import (
     device_of,
     longest_increasing,
     measured,
+    restored,
     sum_w,
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
@@ -88,6 +89,8 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     gpu = options.gpu or next(filter(None, (machine.gpu for machine in machines)), None)
     interval_s = round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6)
     meter = known_meter(columns[-1], gpu, interval_s, options.averaging_window_s)
+    if options.restore:
+        gpus = [restored(gpu, meter) for gpu in gpus]
     return measured(
         *options.of_nodes(nodes),
         options.step_ms,

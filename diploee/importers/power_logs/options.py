@@ -42,6 +42,10 @@ class Reading(Choices):
         description="GPU whose driver gave the readings, such as A100, which tells its meter; what "
         "the files say by default.",
     )
+    restore: bool = Field(
+        default=False,
+        description="Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone.",
+    )
     max_gap_s: MaxGap = 3_600.0
 
 

@@ -31,6 +31,7 @@ from diploee.importers.power_logs.curves import (
     device_of,
     longest_increasing,
     measured,
+    restored,
     sum_w,
 )
 from diploee.importers.power_logs.options import PlainOptions
@@ -95,6 +96,11 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         for rows in _by_device(table, bool(options.device_column))
     ]
     interval_s = max(device.interval_us for device, _ in readings) / US_PER_S
+    field = "other" if options.gpu is None else "power.draw"
+    known_s = round(options.sampling_interval_s or interval_s, 9)
+    meter = known_meter(field, options.gpu, known_s, options.averaging_window_s)
+    if options.restore:
+        readings = [(restored(device, meter), None) for device, _ in readings]
     even_ms = readings[0][1] if len({step for _, step in readings}) == 1 else None
     dt_ms = options.step_ms or even_ms or max(1, round(interval_s * MS_PER_S))
     add_w = options.add_w * options.n_nodes
@@ -107,9 +113,6 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         mean_w = sum_w(summed, dt_ms, add_w=add_w)
         curves = [device.curve for device in summed]
         counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
-    interval_s = options.sampling_interval_s or interval_s
-    field = "other" if options.gpu is None else "power.draw"
-    meter = known_meter(field, options.gpu, round(interval_s, 9), options.averaging_window_s)
     notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
     if meter.kind == "unknown":
         notes.append(
@@ -123,7 +126,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         source=sheet.path.name,
         hashes=[sheet.sha256],
         meter=meter,
-        bandwidth_hz=_given_hz(options.bandwidth_hz, max(interval_s, dt_ms / MS_PER_S)),
+        bandwidth_hz=_given_hz(options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)),
         counts={cause: n for cause, n in counts.items() if n},
         power_boundary=_boundary(options.power_boundary, options.add_w),
         notes=" ".join(notes),

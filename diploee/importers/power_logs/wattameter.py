@@ -45,6 +45,7 @@ from diploee.importers.power_logs.curves import (
     longest_gap_s,
     longest_increasing,
     measured,
+    restored,
     sum_w,
 )
 from diploee.importers.power_logs.options import WattAMeterOptions
@@ -165,9 +166,19 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         )
     counts: Counter[str] = Counter()
     devices = [device for log in logs.values() for device in _log_power(log, options, counts)]
+    interval_us = float(np.median([log.interval_us for log in logs.values()]))
+    polled_s = round(interval_us / US_PER_S, 6)
+    meter = known_meter(_field(logs.values()), options.gpu, polled_s, options.averaging_window_s)
+    if options.restore:
+        if mixed := [path for path, log in logs.items() if len(log.device_types) > 1]:
+            raise LogFormatError(
+                f"{mixed[0]}: GPUs and CPUs in one log can't be restored, as CPUs have another "
+                "meter; import it without --restore"
+            )
+        gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
+        devices = [restored(of, meter) if of.name in gpus else of for of in devices]
     power_w = sum_w(devices, options.step_ms)
     counts["seconds_that_not_all_logs_cover"] = unshared_s([device.curve for device in devices])
-    interval_us = float(np.median([log.interval_us for log in logs.values()]))
     return measured(
         *options.of_nodes(n_nodes),
         options.step_ms,
@@ -175,12 +186,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         options,
         source=", ".join(path.name for path in sorted(logs)),
         hashes=[digest.hexdigest()],
-        meter=known_meter(
-            _field(logs.values()),
-            options.gpu,
-            round(interval_us / US_PER_S, 6),
-            options.averaging_window_s,
-        ),
+        meter=meter,
         counts=dict(counts),
         notes=_notes(devices),
     )

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.signal import periodogram
 
+from diploee import import_profile
 from diploee.errors import ProfileError
+from diploee.metrics.bands import Readings, profile_support
 from diploee.profiles import known_meter
 
 FINE_S = 0.001
@@ -117,3 +120,77 @@ def test_a_window_that_is_given_goes_before_the_known_one():
 def test_what_no_meter_can_read_is_refused(meter, n, text):
     with pytest.raises(ProfileError, match=text):
         meter.read(np.ones(n), FINE_S)
+
+
+def band_rms(power_w, low_hz, high_hz):
+    at_hz, density = periodogram(power_w, 10.0, window="hann", detrend="linear")
+    return np.sqrt(density[(at_hz >= low_hz) & (at_hz < high_hz)].sum() * at_hz[1])
+
+
+@pytest.fixture(scope="module")
+def two_levels():
+    """Two levels with white noise of 150 W^2/Hz, and their means over 0.1 s."""
+    rng = np.random.default_rng(3)
+    lengths = rng.uniform([4_400, 5_500], [5_000, 6_100], (40, 2)).astype(int).ravel()
+    power_w = np.repeat(np.tile([4_430.0, 1_230.0], 40), lengths)
+    power_w += rng.normal(0, np.sqrt(150 / (2 * FINE_S)), power_w.size)
+    power_w = power_w[: power_w.size // 100 * 100]
+    return power_w, power_w.reshape(-1, 100).mean(axis=1)
+
+
+def as_log(t_s, readings_w):
+    """A log of nvidia-smi, in lines."""
+    stamps = np.datetime64("2026-11-26T12:00:00.000", "us") + (t_s * 1e6).astype("timedelta64[us]")
+    rows = (
+        f"{str(at)[:23].replace('-', '/').replace('T', ' ')}, 0, {power_w:.2f} W"
+        for at, power_w in zip(stamps, readings_w, strict=True)
+    )
+    return "\n".join(["timestamp, index, power.draw [W]", *rows])
+
+
+def test_restored_readings_have_the_bands_steps_and_mean_of_the_power(two_levels, tmp_path):
+    power_w, truth_w = two_levels
+    path = tmp_path / "smi.csv"
+    path.write_text(as_log(*replace(H100, polled_s=0.1003).read(power_w, FINE_S)), "utf-8")
+    facts = {"workload": "w", "gpu": "H100", "max_reading_w": 6_000.0}
+    read, restored = (
+        import_profile(path, "nvidia-smi", **facts, restore=restore) for restore in (False, True)
+    )
+    assert restored.mean_power_w == pytest.approx(read.mean_power_w, rel=1e-4)
+    for low_hz, high_hz in ((0.02, 0.25), (0.25, 0.44), (0.44, 0.6), (0.25, 0.6)):
+        true_w = band_rms(truth_w, low_hz, high_hz)
+        assert band_rms(restored.power_w, low_hz, high_hz) == pytest.approx(true_w, rel=0.05)
+    assert band_rms(read.power_w, 0.44, 0.6) < 0.7 * band_rms(truth_w, 0.44, 0.6)
+    largest = [np.abs(of[10:] - of[:-10]).max() for of in (restored.power_w, truth_w)]
+    assert largest[0] <= 1.05 * largest[1]
+    origin = restored.provenance
+    assert (origin.restored, origin.restored_hz, origin.bandwidth_hz) == (True, 0.7, 0.7)
+    support = profile_support([Readings.of(origin, "p")])
+    assert (support.trusted_hz, support.flagged_hz) == pytest.approx((0.6, 0.7))
+    assert support.scope(1.0, 1.0) == (
+        "to 0.7 Hz on restored detail; means over 1.01 s, restored to 0.7 Hz ('p') decide"
+    )
+
+
+def test_restoring_keeps_the_mean_and_makes_no_power_negative():
+    power_w = np.repeat(np.tile([0.0, 700.0], 40), np.tile([1_900, 1_300], 40))
+    _, readings_w = H100.read(power_w, FINE_S)
+    restored_w = H100.restore(readings_w, 0.1)
+    assert restored_w.mean() == pytest.approx(readings_w.mean(), rel=1e-9)
+    assert restored_w.min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("meter", "reason"),
+    [
+        (A100, "its window is not known to 5%"),
+        (known_meter("power.draw", "L40S", 0.1), "it is unknown, or not a mean"),
+        (known_meter("power.draw", None, 0.1), "it is unknown, or not a mean"),
+        (known_meter("energy", "H100", 0.1), "it is unknown, or not a mean"),
+        (known_meter("power.draw", "H100", 0.1, 1.0), "its window is not known to 5%"),
+        (known_meter("power.draw", "H100", 0.2), "readings every 0.2 s fold 18% into 0.7 Hz"),
+    ],
+)
+def test_what_can_not_be_restored_is_refused_with_the_reason(meter, reason):
+    with pytest.raises(ProfileError, match=f"can't be restored, as {reason}.*without --restore"):
+        meter.restore(np.ones(100), 0.1)
