@@ -43,6 +43,7 @@ COMMANDS = {
         "ensemble": "sweep:ensemble_command",
         "recurring": "zeus:zeus_command",
         "training-trace": "benchmark:training_trace",
+        "serving-trace": "benchmark:serving_trace",
         "schema": "schema:schema",
     },
 }

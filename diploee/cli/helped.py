@@ -37,6 +37,7 @@ EXAMPLES = {
     "fit-requests": "diploee fit-requests trace.csv --out stream.yaml",
     "fit-models": "diploee fit-models specs.yaml --from leaderboard.json",
     "training-trace": "diploee training-trace --nodes 16 --out my_profiles",
+    "serving-trace": "diploee serving-trace requests.csv --set parameters_b=8 --out my_profiles",
     "recurring": "diploee recurring --recurrences 50 --out recurrences.parquet",
     "profiles": "diploee profiles list",
     "profiles list": "diploee profiles list --profiles my_profiles --profiles reference",

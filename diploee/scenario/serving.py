@@ -114,22 +114,20 @@ class PowerLaw(Model):
         "replica."
     )
     input_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | None = optional(
-        "Mean length of a prompt [tokens]; with the two speeds below."
+        "Mean length of a prompt [tokens], where no trace gives it; with the two speeds below."
     )
     prefill_tokens_per_s: Positive | None = optional(
         "Tokens of a prompt that a replica reads per second [1/s], at the usual load."
     )
     time_per_token_s: Positive | None = optional(
-        "Time between two tokens of an answer [s], at the usual load. Without these three keys the "
+        "Time between two tokens of an answer [s], at the usual load. Without the two speeds the "
         "sequences in flight follow from the service's latency_curve."
     )
 
     @model_validator(mode="after")
     def _stay_is_known(self) -> PowerLaw:
-        names = ("input_tokens", "prefill_tokens_per_s", "time_per_token_s")
-        missing = [name for name in names if getattr(self, name) is None]
-        if 0 < len(missing) < len(names):
-            raise ValueError(f"{one_of(names)} go together, missing is {one_of(missing)}")
+        if (self.prefill_tokens_per_s is None) != (self.time_per_token_s is None):
+            raise ValueError("prefill_tokens_per_s and time_per_token_s go together; give both")
         if (self.active_parameters_b or 0) > self.parameters_b:
             raise ValueError(
                 f"active_parameters_b {self.active_parameters_b:g} is above parameters_b "
@@ -299,6 +297,8 @@ class Service(Model):
                 "prefill_tokens_per_s and time_per_token_s as you measured them, or the service a "
                 "latency_curve such as llama3_70b_coding_latency"
             )
+        if law.has_speeds and law.input_tokens is None:
+            raise ValueError("power_law needs input_tokens, the mean length of a prompt; give it")
 
     def _checked_logistic(self) -> Service:
         if self.latency_curve is not None:

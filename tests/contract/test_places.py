@@ -75,6 +75,13 @@ EXPORTS = ("csv", "opendss", "pypsa", "pandapower", "psse-raw", "pjm-lla")
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
 TRACE = "training-trace --set duration_s=60 --out {root}/lib"
+SERVED = "serving-trace {site}/azure.csv --out {root}/lib" + "".join(
+    f" --set {key}={value}"
+    for key, value in {
+        "parameters_b": 8, "precision": "fp8", "gpu": "L40S", "other_node_power_w": 200,
+        "input_tokens": 99, "prefill_tokens_per_s": 9_000, "time_per_token_s": 0.02,
+    }.items()
+)  # fmt: skip
 ZEUS = "recurring --recurrences 2 --seeds 1 --out {root}/recurrences.parquet"
 CACHED = "fit-models {site}/specs.yaml --from {site}/board.json --data-dir {root}/specs"
 LEARNT = "fit {site}/log.csv --workload tune --profiles {site}/library"
@@ -104,6 +111,7 @@ COMMANDS = {
     ),
     "profiles show": Command(SHOW, slow=True),
     "training-trace": Command(TRACE, "--gpus-per-node 2"),
+    "serving-trace": Command(SERVED, "--nodes 2"),
     "fit-models": Command(CACHED, force=False, refuses=False),
     "recurring": Command(ZEUS, "--eta 1", slow=True),
     "report": Command(REPORT, refuses=False, slow=True),

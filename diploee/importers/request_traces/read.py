@@ -33,10 +33,12 @@ def read_request_trace(
     services: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     utc_offset: str | None = None,
+    requests: bool = False,
 ) -> RequestTrace:
     """Read a request trace and count its requests per step and service.
 
-    The file is streamed: memory does not grow with its rows, only with its steps. It may be packed.
+    The file is streamed: memory grows with its steps, with its rows only where each request is
+    kept. It may be packed.
     Rows may stand in any order. What is left out or repaired is counted by cause: rows without a
     time, times that no trace can have, a few requests years from all others, negative times,
     failed requests (BurstGPT), repeated rows where the stamps are fine enough to tell (Azure),
@@ -60,6 +62,8 @@ def read_request_trace(
     utc_offset : str, optional
         Zone of the trace's local time, ``+08:00`` or ``Europe/Berlin``: stamps that name no zone
         are in it. If absent, the offset of the first stamp, else UTC.
+    requests : bool
+        Keep each request whose lengths are known, as `RequestTrace.requests`.
 
     Returns
     -------
@@ -75,7 +79,7 @@ def read_request_trace(
     """
     path = Path(path)
     zone = None if utc_offset is None else zone_of(utc_offset, "utc_offset")
-    options = TraceOptions(_step_ms(step_s), services, columns, zone)
+    options = TraceOptions(_step_ms(step_s), services, columns, zone, requests)
     if services is not None and not services:
         raise InputError("services is empty; name at least one, or leave it out")
     if columns is not None and trace_format not in (None, plain_csv.FORMAT.name):

@@ -36,6 +36,7 @@ class TraceOptions:
     services: Sequence[str] | None = None
     columns: Mapping[str, str] | None = None
     zone: Zone | None = None
+    requests: bool = False  # whether each request is kept, too
 
 
 @dataclass(frozen=True)

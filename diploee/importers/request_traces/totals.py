@@ -100,6 +100,7 @@ class _TraceTotals:
         self._rules = rules
         self._step_ms = options.step_ms
         self._zone = options.zone
+        self._requests: list[Int64Array] | None = [] if options.requests else None
         self._within = within
         self._services = ServiceNames(path, options.services)
         self._n_rows = self._n_kept = 0
@@ -175,6 +176,7 @@ class _TraceTotals:
             counts=counts,
             own_span_ms=_own_span_ms(*self._span_us, self._n_gaps),
             zone=self._zone or Zone(),
+            requests=np.concatenate(self._requests, axis=1) if self._requests else None,
         )
 
     def without_strays(self) -> tuple[int, int] | None:
@@ -237,6 +239,10 @@ class _TraceTotals:
         steps = time_us // (self._step_ms * _US_PER_MS)
         self._check_span(rows, keep, steps, n_services)
         self._steps.add(steps, service, n_services)
+        prompt, answer = rows.input_tokens, rows.output_tokens
+        if self._requests is not None and prompt is not None and answer is not None:
+            of_each = np.stack([time_us, prompt[keep], answer[keep]])
+            self._requests.append(of_each[:, (of_each[1:] >= 0).all(axis=0)])
         for side, column in (("input", rows.input_tokens), ("output", rows.output_tokens)):
             if column is None:
                 continue

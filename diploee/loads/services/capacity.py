@@ -74,10 +74,10 @@ def service_capacity(
     """
     warnings: list[str] = []
     if (law := service.power_law) is not None:
-        within = "of experts within 12 %" if law.active_parameters_b else "dense within 9 %"
+        of = ", of mixtures of experts two" if law.active_parameters_b else ""
         warnings.append(
-            f"power_law is experimental: levels {within}, energy within 6 %, of single nodes with "
-            "vLLM; give power_samples of your own where you have them"
+            "power_law is experimental: levels and energy within 12 % of open traces of vLLM on "
+            f"single nodes{of}; give power_samples of your own where you have them"
         )
     limit_s = None
     if service.latency_cap is not None:

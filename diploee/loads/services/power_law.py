@@ -5,9 +5,10 @@ request at all at P_warm:
 
 ``P = min(P_warm + D + s (b - 1), 0.985 TDP)``, ``D = k 414 W x / (x + 2.7)``
 
-Fitted to twelve measured staircases of b on H200; single levels lie within 9 % (dense models from
-7e9 parameters on: 7 %), energy within 6 %. Levels are those of single nodes with vLLM, readings of
-1 s: grantwilkins/training_profile (warm) and eve123xy/power-traces-browser. See docs/serving.md.
+Fitted to twelve measured staircases of b on H200: single levels lie within 9 %, dense models from
+7e9 parameters on within 7 %, energy within 6 %; of other traces both within 12 %. They are of
+single nodes with vLLM, read as means of 1 s: grantwilkins/training_profile (warm levels) and
+eve123xy/power-traces-browser. docs/serving_measured.md has them one by one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any
 import numpy as np
 import scipy
 
-from diploee.errors import Brief
+from diploee.errors import Brief, InputError
 from diploee.loads.services.curves import LatencyCurve, PowerCurve, PowerSample
 from diploee.loads.services.samples import N_SAMPLES, PROVENANCE, average_1s
+from diploee.profiles import PowerProfile
 from diploee.scenario.serving import PowerLaw
 from diploee.streams import stream
-from diploee.tables import Float64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 MOST_D_W, HALF_GB = 414.0, 2.7
@@ -190,7 +192,59 @@ def _sample_w(law: ServedPower, mean: float, stay: float, rng: np.random.Generat
     rounds = -length_s * np.arange(np.ceil(stay / length_s) + 1)
     arrive_s = np.add.outer(rounds, arrive_s).ravel()
     in_flight = sequences_in_flight(arrive_s, np.full(arrive_s.size, stay), N_SAMPLES, step_s)
-    noise = average_1s(rng.standard_normal(N_SAMPLES)) * np.sqrt(1 / step_s)
+    return _with_noise_w(law, in_flight, rng)
+
+
+def _with_noise_w(
+    law: ServedPower, in_flight: Float64Array, rng: np.random.Generator
+) -> Float64Array:
+    noise = average_1s(rng.standard_normal(in_flight.size)) * np.sqrt(MS_PER_S / PROFILE_STEP_MS)
     noise_w = np.where(in_flight > 0, NOISE_W[0] + NOISE_W[1] * in_flight, 0.0) * noise
     power_w: Float64Array = law.power_w(in_flight) + noise_w
     return power_w
+
+
+def served_profile(
+    service: PowerLaw, requests: Int64Array | None, n_nodes: int = 1, workload: str = "served"
+) -> PowerProfile:
+    """Return the power of replicas that serve the requests of a trace, in steps of 0.1 s.
+
+    ASSUMPTION: requests go to the replicas in turn, and each is served at once.
+
+    Parameters
+    ----------
+    service : PowerLaw
+        The model and its GPUs, with the two speeds; `replicas_per_instance` serve the trace.
+    requests : numpy.ndarray, shape (3, n), optional
+        As `RequestTrace.requests`.
+    n_nodes : int
+        Nodes that the replicas are on; their other devices are counted as the law says.
+    workload : str
+        Name of the work.
+
+    Raises
+    ------
+    InputError
+        If there is no request, or the law has no speeds.
+    """
+    if not service.has_speeds:
+        raise InputError("the law needs prefill_tokens_per_s and time_per_token_s; give both")
+    if requests is None or not requests.size:
+        raise InputError("the trace has no request with tokens of prompt and answer; give another")
+    law, step_s = served_power(service), PROFILE_STEP_MS / MS_PER_S
+    time_us, input_tokens, output_tokens = requests[:, np.argsort(requests[0], kind="stable")]
+    arrive_s = (time_us - time_us[0]) / 1e6
+    stays_s = stay_s(service, input_tokens, output_tokens)
+    n_steps = int(np.ceil((arrive_s + stays_s).max() / step_s)) + 1
+    power_w = np.full(n_steps, n_nodes * service.other_node_power_w)
+    rng = stream(0, "profiles", "serving", workload)
+    for replica in range(n := service.replicas_per_instance):
+        in_turn = slice(replica, None, n)
+        in_flight = sequences_in_flight(arrive_s[in_turn], stays_s[in_turn], n_steps, step_s)
+        power_w += service.gpus_per_replica * _with_noise_w(law, in_flight, rng)
+    origin = replace(
+        _OF_LAW,
+        notes="Synthesised by diploee from the requests of a trace and the noise of readings of "
+        "1 s, not measured; experimental.",
+    )
+    return PowerProfile(workload, workload, n_nodes, PROFILE_STEP_MS, power_w, origin)

@@ -81,6 +81,9 @@ class RequestTrace(Brief):
     # behind them; None where it fills its steps
     own_span_ms: tuple[int, int] | None = None
     zone: Zone = UTC_ZONE  # zone of the trace's local time; UTC where not given
+    # Arrival [us, counted as `origin_ms`], prompt and answer [tokens] of each request, shape
+    # (3, n); None where they were not kept or the format has no lengths
+    requests: Int64Array | None = None
 
     @property
     def rate_rps(self) -> Float64Array:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from samples import PUBLISHED
 
-from diploee.loads.services.power_law import GPUS, served_power
+from diploee.loads.services.power_law import GPUS, served_power, served_profile
+from diploee.profiles.meters import known_meter
 from diploee.scenario.serving import PowerLaw
 from diploee.tables import Float64Array
 
@@ -83,11 +85,65 @@ def levels_w(power_w: Float64Array, least_s: float, step_s: float = 1.0) -> list
     return [power_w[a + skipped : b - 3] for a, b in stretches if (b - a) * step_s >= least_s]
 
 
+BATCHES: dict[str, tuple[str, float, str, int, int, float]] = {
+    "llama_70b_tp2_H100_bf16_v2_12108508": ("H100", 70.6, "bf16", 2, 16, 0.05),
+    "llama_70b_tp2_H200_fp8_fp8_v2_12108504": ("H200", 70.6, "fp8", 2, 16, 0.05),
+    "llama_70b_tp2_H200_bf16_v2_12108506": ("H200", 70.6, "bf16", 2, 16, 0.11),
+    "qwen72b_tp2_H200_fp16_v2_12108510": ("H200", 72.7, "fp16", 2, 16, 0.11),
+    "exp8_llama8b_H100_fp16_12020596": ("H100", 8.03, "fp16", 1, 4, 0.05),
+    "exp8_llama8b_A100_fp16_12021901": ("A100", 8.03, "fp16", 1, 4, 0.07),
+}
+"""Batches one after the other: GPU, size, precision, GPUs, sequences, tolerance of the energy."""
+
+
+def as_read_w(
+    gpu: str,
+    size: float,
+    precision: str,
+    n_gpus: int,
+    time_s: Float64Array,
+    spans_s: list[tuple[float, float]],
+    sequences: Sequence[int],
+    experts: bool = False,
+) -> Float64Array:
+    """Return what the meter reads [W per GPU] where a number of requests stays for each span."""
+    last_s = time_s[-1]
+    requests = [(0.0, 0.0), (last_s, last_s)]  # none of a length, which make the trace as long
+    for span_s, n in zip(spans_s, sequences, strict=True):
+        requests += [span_s] * n
+    begin_s, end_s = np.array(requests).T
+    stays_ms = np.rint((end_s - begin_s) * 1000)
+    of_trace = np.stack([begin_s * 1e6, np.zeros_like(stays_ms), stays_ms]).astype(np.int64)
+    speeds = {"prefill_tokens_per_s": 1.0, "time_per_token_s": 0.001}
+    spec = spec_of(gpu, size, precision, n_gpus, experts, speeds)
+    course_w = served_profile(spec, of_trace).power_w.astype(np.float64) / n_gpus
+    meter = known_meter("power.draw", gpu, float(np.median(np.diff(time_s))))
+    return meter.read(course_w, 0.1)[1]
+
+
+def spans_of(time_s: Float64Array, power_w: Float64Array, part: float) -> list[tuple[float, float]]:
+    """Return when power is above a part of its range."""
+    low_w, high_w = np.percentile(power_w, (5, 95))
+    on = np.concatenate([[0], (power_w > low_w + part * (high_w - low_w)).astype(int), [0]])
+    edges = np.minimum(np.flatnonzero(np.diff(on)), time_s.size - 1).reshape(-1, 2)
+    return [(float(time_s[a]), float(time_s[b])) for a, b in edges]
+
+
 def law_of(gpu: str, size: float, precision: str, n_gpus: int, experts: bool = False) -> Any:
-    active = {"active_parameters_b": size} if experts else {}
-    spec = {"parameters_b": 46.7 if experts else size, "precision": precision, "gpu": gpu}
-    return served_power(
-        PowerLaw(**spec, **active, gpus_per_replica=n_gpus, other_node_power_w=0)  # type: ignore[arg-type]
+    return served_power(spec_of(gpu, size, precision, n_gpus, experts))
+
+
+def spec_of(
+    gpu: str, size: float, precision: str, n_gpus: int, experts: bool, speeds: Any = None
+) -> PowerLaw:
+    return PowerLaw(
+        parameters_b=46.7 if experts else size,
+        active_parameters_b=size if experts else None,
+        precision=precision,  # type: ignore[arg-type]
+        gpu=gpu,  # type: ignore[arg-type]
+        gpus_per_replica=n_gpus,
+        other_node_power_w=0,
+        **(speeds or {}),
     )
 
 
@@ -136,3 +192,36 @@ def test_four_instances_swing_twice_as_much_as_one(trace: Traces) -> None:
     working = power_w[:, 25:200]
     one_w = np.sqrt(np.mean(np.var(working, axis=1)))
     assert working.sum(axis=0).std() == pytest.approx(2 * one_w, rel=0.2)
+
+
+@pytest.mark.parametrize("name", STAIRS)
+def test_requests_of_a_staircase_give_its_energy_and_its_distribution(
+    trace: Traces, name: str
+) -> None:
+    time_s, power_w = trace.of(name)
+    mean_w = power_w.mean(axis=0)
+    spans_s = [span for span in spans_of(time_s, mean_w, 0.15) if span[1] - span[0] >= 30]
+    read_w = as_read_w(
+        "H200", *STAIRS[name], time_s, spans_s, STEPS[len(spans_s)], "mixtral" in name
+    )
+    assert read_w.mean() == pytest.approx(mean_w.mean(), rel=0.065)
+    for percent in (10, 50, 90):
+        measured_w = np.percentile(mean_w, percent)
+        assert np.percentile(read_w, percent) == pytest.approx(measured_w, rel=0.12)
+    assert read_w.std() == pytest.approx(mean_w.std(), rel=0.15)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_one_after_the_other_switch_as_they_are_read(trace: Traces, name: str) -> None:
+    gpu, size, precision, n_gpus, sequences, allowed = BATCHES[name]
+    time_s, power_w = trace.of(name)
+    mean_w = power_w.mean(axis=0)
+    spans_s = spans_of(time_s, mean_w, 0.5)
+    read_w = as_read_w(gpu, size, precision, n_gpus, time_s, spans_s, [sequences] * len(spans_s))
+    assert read_w.mean() == pytest.approx(mean_w.mean(), rel=allowed)
+    assert read_w.std() == pytest.approx(mean_w.std(), rel=0.1)
+    second = max(1, round(1 / float(np.median(np.diff(time_s)))))
+    found_w, steps_w = (
+        np.percentile(np.abs(of[second:] - of[:-second]), 99) for of in (read_w, mean_w)
+    )
+    assert found_w == pytest.approx(steps_w, rel=0.12)

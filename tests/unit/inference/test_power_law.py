@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving_builders import load_curves, one_service, plan_of, serving_scenario
 
-from diploee.errors import ScenarioError
+from diploee.errors import InputError, ScenarioError
+from diploee.importers import read_request_trace
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.banks import bank_sums_w
 from diploee.loads.services.curves import PowerCurve
-from diploee.loads.services.power_law import sequences_in_flight, served_power
+from diploee.loads.services.power_law import sequences_in_flight, served_power, served_profile
 from diploee.loads.services.samples import repeating_samples
+from diploee.profiles import ProfileLibrary
 from diploee.scenario.serving import PowerLaw
+from diploee.tables import Int64Array
 
 EIGHT_B: dict[str, Any] = {
     "parameters_b": 8.03,
@@ -140,14 +144,17 @@ def test_the_papers_node_draws_what_the_law_says_by_its_latencies(requests: str)
 
 def test_run_says_that_it_is_experimental() -> None:
     plan = plan_of(serving_scenario(served_by({**EIGHT_B, **SPEEDS})))
-    assert any("power_law is experimental: levels dense within" in text for text in plan.warnings)
+    assert any(
+        "power_law is experimental: levels and energy within" in text for text in plan.warnings
+    )
 
 
 @pytest.mark.parametrize(
     ("law", "message"),
     [
         (EIGHT_B, "power_law needs the sequences in flight: give its input_tokens, prefill_tok"),
-        ({**EIGHT_B, "input_tokens": 9}, "missing is 'prefill_tokens_per_s', 'time_per_tok"),
+        ({**EIGHT_B, "time_per_token_s": 9}, "prefill_tokens_per_s and time_per_token_s go tog"),
+        ({**EIGHT_B, **SPEEDS, "input_tokens": None}, "power_law needs input_tokens, the mean"),
         ({**EIGHT_B, **SPEEDS, "active_parameters_b": 9}, "active_parameters_b 9 is above param"),
         ({**EIGHT_B, **SPEEDS, "gpu": "B200"}, "gpu: must be 'H100' or 'H200'"),
     ],
@@ -160,3 +167,74 @@ def test_what_the_law_lacks_is_asked_for_by_name(law: dict[str, Any], message: s
 def test_power_comes_from_one_source() -> None:
     with pytest.raises(ScenarioError, match="give one of power_curve, logistic and power_law"):
         serving_scenario(one_service(power_law={**EIGHT_B, **SPEEDS}))
+
+
+def requests_at(*arrivals_s: float) -> Int64Array:
+    """Return requests of 1,000 tokens and 512 back."""
+    times_us = np.array(arrivals_s) * 1e6
+    return np.stack([times_us, np.full(times_us.size, 1000), np.full(times_us.size, 512)]).astype(
+        np.int64
+    )
+
+
+def test_requests_far_apart_each_draw_one_sequence_for_their_stay() -> None:
+    law = served_power(law_of())
+    profile = served_profile(
+        law_of(**SPEEDS, replicas_per_instance=2), requests_at(100, 0, 200, 300), n_nodes=1
+    )
+    rest_j = (200 + 2 * law.warm_w) * profile.duration_ms / 1000
+    assert profile.duration_ms == pytest.approx((300 + STAY_S) * 1000, abs=200)
+    assert profile.energy_j - rest_j == pytest.approx(4 * STAY_S * law.first_w, rel=0.01)
+    assert profile.power_w[:30].mean() == pytest.approx(
+        200 + 2 * law.warm_w + law.first_w, rel=0.01
+    )
+
+
+def test_requests_at_once_share_the_replicas() -> None:
+    law = served_power(law_of())
+    for n_replicas, each in ((1, 8), (4, 2)):
+        spec = law_of(**SPEEDS, replicas_per_instance=n_replicas)
+        profile = served_profile(spec, requests_at(*[0.0] * 8))
+        expected_w = 200 + n_replicas * float(law.power_w(np.array(each)))
+        assert profile.power_w[:50].mean() == pytest.approx(expected_w, rel=0.01)
+
+
+def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
+    rows = [f"2023-11-16 18:17:{s:02d}.0000000,1000,512" for s in (0, 30)]
+    trace = tmp_path / "azure.csv"
+    trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]) + "\n", "utf-8")
+    keys = {**EIGHT_B, **SPEEDS, "replicas_per_instance": 1}
+    settings_ = [f"--set={key}={value}" for key, value in keys.items()]
+    ended = call("serving-trace", str(trace), *settings_, "--out", str(tmp_path / "lib"))
+    assert ended.code == 0
+    assert "experimental: levels and energy within 12 %" in ended.out
+    (profile,) = ProfileLibrary.open(tmp_path / "lib").entries
+    kept = read_request_trace(trace, requests=True).requests
+    assert kept is not None
+    assert (np.diff(kept) == [[30_000_000], [0], [0]]).all()
+    expected = served_profile(PowerLaw(**keys), kept)
+    assert np.array_equal(ProfileLibrary.open(tmp_path / "lib")[0].power_w, expected.power_w)
+    assert profile.provenance.kind == "reference"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("--set=parameters=8", "--set parameters=8: expected KEY=VALUE with a key of"),
+        ("--set=gpu=H100", "--set parameters_b: this key is missing; add it"),
+    ],
+)
+def test_wrong_settings_of_a_serving_trace_are_one_line(
+    tmp_path: Path, setting: str, message: str
+) -> None:
+    (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n", "utf-8")
+    ended = call("serving-trace", str(tmp_path / "t.csv"), setting, "--out", str(tmp_path / "lib"))
+    assert ended.code != 0
+    assert message in ended.problems[0]
+
+
+def test_profile_of_requests_needs_speeds_and_lengths() -> None:
+    with pytest.raises(InputError, match="the law needs prefill_tokens_per_s"):
+        served_profile(law_of(), requests_at(0.0))
+    with pytest.raises(InputError, match="no request with tokens of prompt and answer"):
+        served_profile(law_of(**SPEEDS), None)
