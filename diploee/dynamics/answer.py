@@ -19,6 +19,7 @@ from diploee.dynamics.events import NORMAL_PU, Event, load_event
 from diploee.dynamics.machine import Change, Response, Voltage, respond
 from diploee.errors import Brief, InputError
 from diploee.outputs import Run
+from diploee.outputs.load_parts import LoadParts, summed
 from diploee.outputs.sections import Figure, Section, Table
 from diploee.scenario.ride_through import RideThrough
 from diploee.tables import Float64Array
@@ -364,29 +365,18 @@ def _longest_away_s(case: Case) -> float:
 
 
 class _Load:
-    """The load of a run by what it is part of: pools, motors and the rest."""
+    """The load of a run by what its blocks are part of."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.series = run, run.series()
-        names = set(self.series.check())
-        self.pools = list(run.scenario.facility.pools)
-        roles = {c.name: c.role for c in run.columns if c.name in names}
-        self.motors = [name for name, role in roles.items() if role == "cooling"]
-        fed = {"pdu_loss_w", "ups_loss_w"} & names
-        self.it = next(n for n in ("it_ac_power_w", "it_power_w") if n in names)
-        self.feeding = sorted(fed)
-        self.rest = [n for n, role in roles.items() if role in ("load", "loss") and n not in fed]
-        self.parts = (self.it, *self.feeding, *self.motors, *self.rest)
-        self.taken = [n for n, role in roles.items() if role in ("source", "store", "hold")]
-        by_pool = [f"{self.it}.{pool}" for pool in self.pools]
-        self.by_pool = by_pool if names.issuperset(by_pool) else []
+        self.run, self.series, self.of = run, run.series(), LoadParts.of(run)
 
     def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
         """Yield the name and the row of each instant."""
         step_ms = self.series.step_ms
         if at is not None:
-            clock_ms = int((at - self._start(at)) / timedelta(milliseconds=1))
-            row = clock_ms // step_ms
+            start = self.series.start
+            since = at - (start if at.tzinfo else start.replace(tzinfo=None))
+            row = int(since / timedelta(milliseconds=1)) // step_ms
             if not 0 <= row < self.series.n_rows:
                 raise InputError(
                     f"--at: {at.isoformat()} lies outside the run, {self.series.covered}"
@@ -394,47 +384,40 @@ class _Load:
             yield f"{self.series.at(row):%Y-%m-%d %H:%M}", row
             return
         n = max(MS_PER_MIN // step_ms, 1)
-        blocks = self.series.blocks(self.parts, n * step_ms)
-        load = np.concatenate([np.sum(list(b.columns.values()), axis=0) for b in blocks])
+        blocks = self.series.blocks(self.of.load, n * step_ms)
+        load = np.concatenate([summed(b.columns, self.of.load) for b in blocks])
         fills_h = (self.run.metrics.get("grid") or {}).get("transient_h") or 0.0
         first = min(ceil(fills_h * MS_PER_H / (n * step_ms)), load.size - 1)
         for level in LEVELS:
             wanted = np.percentile(load[first:], level)
             yield f"P{level}", (first + int(np.abs(load[first:] - wanted).argmin())) * n
 
-    def _start(self, at: datetime) -> datetime:
-        start = self.series.start
-        return start if at.tzinfo else start.replace(tzinfo=None)
-
     def blocks(
         self, row: int, settings: Mapping[str, RideThrough], length_s: float
     ) -> Iterator[Block]:
         """Yield the blocks from a row on, what has no settings at the end."""
-        end = min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
-        parts = dict.fromkeys((*self.parts, *self.by_pool))
-        columns = self.series.read(list(parts), (row, end)).columns
-        fed = np.sum([columns[name] for name in (self.it, *self.feeding)], axis=0)
-        shares = {self.pools[0]: np.ones(end - row)}
-        if self.by_pool:
-            by_pool = np.array([columns[name] for name in self.by_pool])
-            whole = np.maximum(by_pool.sum(axis=0), 1e-9)
-            shares = dict(zip(self.pools, by_pool / whole, strict=True))
-        groups = {pool: share * fed for pool, share in shares.items()}
-        zero = np.zeros(end - row)
-        groups["motors"] = sum((columns[name] for name in self.motors), zero)
-        groups["rest"] = sum((columns[name] for name in self.rest), zero)
-        left = sum(groups.values(), zero)
-        for name, of in settings.items():
-            part = of.of or name
-            power_w = (fed if part == "it" else groups[part]) * of.share
-            left = left - power_w
-            yield Block(name, part, of, power_w / W_PER_MW)
+        of, end = self.of, min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
+        columns = self.series.read([*of.load, *of.pools], (row, end)).columns
+        fed, left = summed(columns, of.it), summed(columns, of.load)
+        groups = {
+            "it": fed,
+            "motors": summed(columns, of.motors),
+            "rest": summed(columns, (*of.rest, *of.network)),
+            next(iter(self.run.scenario.facility.pools)): fed,
+        }
+        nodes = np.maximum(summed(columns, of.pools), 1e-9)
+        for name in of.pools:
+            groups[name.partition(".")[2]] = fed * columns[name] / nodes
+        for name, block in settings.items():
+            part = block.of or name
+            left = left - groups[part] * block.share
+            yield Block(name, part, block, groups[part] * block.share / W_PER_MW)
         yield Block("without settings", "rest", None, np.maximum(left, 0.0) / W_PER_MW)
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader must know of the load."""
         yield "what has no settings stays on the grid"
-        if not self.motors:
+        if not self.of.motors:
             yield "the run models no cooling: its load is that of the nodes"
-        if self.taken:
-            yield f"load before the site's own sources and stores ({', '.join(self.taken)})"
+        if self.of.taken:
+            yield f"load before the site's own sources and stores ({', '.join(self.of.taken)})"

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from diploee.dynamics.events import NORMAL_PU, Event
-from diploee.dynamics.machine import TIE_S, Response, Side, Voltage, joined, shortest_dip_s
+from diploee.dynamics.machine import TIE_S, Response, Voltage, joined
 from diploee.errors import Brief
-from diploee.scenario.ride_through import RideThrough
+from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 from diploee.tables import Float64Array
 
 SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"

@@ -10,17 +10,15 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from math import exp, inf, log, log1p
+from math import exp, inf, log1p
 from typing import Any, Literal
 
 from diploee.errors import Brief
-from diploee.scenario.ride_through import RideThrough
+from diploee.scenario.ride_through import RideThrough, Side
 from diploee.units import S_PER_MIN
 
 TIE_S = 1e-9
 """Times closer than this are one instant."""
-
-Side = Literal["under", "over"]
 
 
 @dataclass(frozen=True)
@@ -64,24 +62,6 @@ class Voltage(Brief):
                     start = inf if inside else at
             depth = goal + (depth - goal) * exp(-(end - t) / tau_s) if tau_s else goal
         return [*found, Span(start, inf)] if start < inf else found
-
-
-def shortest_dip_s(
-    level: float, time_s: float, residual: float, tau_s: float, before: float = 1.0
-) -> float:
-    """Return the shortest dip that trips a stage; its filter remembers, so it may end before.
-
-    The voltage is `before`, at the residual for as long, then `before` again; over-voltages alike.
-    Infinite where the residual isn't beyond the level.
-    """
-    ratio = (before - level) / (level - residual) if level != residual else -1.0
-    if (before - level) * (level - residual) < 0 or level == residual:
-        return inf
-    if tau_s == 0:
-        return time_s
-    if time_s / tau_s > 500:  # the exponential alone
-        return time_s + tau_s * log(ratio) if ratio else 0.0
-    return tau_s * log1p(ratio * exp(time_s / tau_s))
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ NO_METER = (
 )
 NOT_FROM_A_RUN = (
     "Not from a run: ride-through, harmonics, flicker, parameters of dynamic models (PERC1, "
-    "composite load); a load record of a named moment: diploee export psse-raw."
+    "composite load); a load record of a named moment: diploee export psse."
 )
 _NOT_THERE = "not in the run's metrics"
 _DEMAND = "grid.maximum_demand.intervals.15min"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp, inf, log, log1p
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -12,6 +13,27 @@ Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]
 
 
+Side = Literal["under", "over"]
+
+
+def shortest_dip_s(
+    level: float, time_s: float, residual: float, tau_s: float, before: float = 1.0
+) -> float:
+    """Return the shortest dip that trips a stage; its filter remembers, so it may end before.
+
+    The voltage is `before`, at the residual for as long, then `before` again; over-voltages alike.
+    Infinite where the residual isn't beyond the level.
+    """
+    ratio = (before - level) / (level - residual) if level != residual else -1.0
+    if (before - level) * (level - residual) < 0 or level == residual:
+        return inf
+    if tau_s == 0:
+        return time_s
+    if time_s / tau_s > 500:  # the exponential alone
+        return time_s + tau_s * log(ratio) if ratio else 0.0
+    return tau_s * log1p(ratio * exp(time_s / tau_s))
+
+
 class VoltageStage(Model):
     """A stage of a voltage curve: transfers a fraction once its timer has run."""
 
@@ -20,7 +42,7 @@ class VoltageStage(Model):
     fraction: Share = Field(
         default=1.0, description="Fraction of the block that it transfers; the largest counts."
     )
-    side: Literal["under", "over"] = Field(default="under", description="Side of the voltage.")
+    side: Side = Field(default="under", description="Side of the voltage.")
 
 
 class Recovery(Model):

@@ -64,12 +64,12 @@ def export(fmt: Format) -> Command:
     if fmt.name == "pjm-lla":  # hours of years
         run, step = "year", "30 min"
     words = f"export {fmt.name} {{site}}/{run} -q --out {{root}}/power{suffix}"
-    if fmt.name == "psse-raw":  # it needs reactive power
+    if fmt.name == "psse":  # it needs reactive power
         words += " --q-table {site}/q.csv"
     return Command(words, f"--step {step.replace(' ', '')}", slow=run == "year")
 
 
-EXPORTS = ("csv", "opendss", "pypsa", "pandapower", "psse-raw", "pjm-lla")
+EXPORTS = ("csv", "opendss", "pypsa", "pandapower", "psse", "pjm-lla")
 """A file, folders, a table, one with a second input, a year; all formats are written alike."""
 
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"

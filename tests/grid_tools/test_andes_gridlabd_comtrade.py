@@ -54,9 +54,9 @@ def test_andes_plays_an_event_window_on_ieee_39(run: Run, q_table: Path, tmp_pat
 def test_andes_reads_the_raw_record_back(run: Run, q_table: Path, tmp_path: Path) -> None:
     andes = pytest.importorskip("andes", reason="needs diploee[grid-test]")
     place = export_run(
-        run, "psse-raw", tmp_path / "load.raw", Options(q_table=q_table, bus_number=4)
+        run, "psse", tmp_path / "psse", Options(q_table=q_table, bus_number=4, parts=("raw",))
     )
-    record = place.read_text().splitlines()[0].partition("/")[0].strip()
+    record = (place / "datacenter.raw").read_text().splitlines()[0].partition("/")[0].strip()
     lines = Path(andes.get_case("ieee14/ieee14.raw")).read_text().splitlines()
     before = next(k for k, line in enumerate(lines) if "Begin Load data" in line)
     case = tmp_path / "with_load.raw"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from diploee.errors import Brief, shown
-from diploee.model import Choices, documented
+from diploee.model import Choices, Share, documented
 from diploee.outputs.export.series import ExportBlock, LeapDay, Series
 from diploee.outputs.export.text import in_mw
 from diploee.outputs.reader import Run
@@ -77,15 +77,43 @@ class Options(Choices):
     )
     actual: bool = Field(default=False, description="OpenDSS multipliers in kW, not of the peak.")
     mva: Annotated[float, Field(gt=0)] = Field(
-        default=100.0, description="Base of the per-unit values of andes [MVA]."
+        default=100.0, description="Base of the per-unit values of andes and pscad [MVA]."
     )
     at: datetime | None = Field(
-        default=None, description="A further moment for psse-raw, local time."
+        default=None, description="Moment that psse studies, local time; else the peak."
     )
     zone: str = Field(default="", description="ZONENAME of pjm-lla.")
     area: str = Field(default="", description="AREANAME of pjm-lla.")
     bus_number: Annotated[int, Field(ge=1, le=999_997)] = Field(
-        default=1, description="Number of the load's bus (psse-raw)."
+        default=1, description="Number of the load's bus (psse)."
+    )
+    parts: tuple[Literal["raw", "cmld", "perc1", "linjbl"], ...] = Field(
+        default=("raw", "cmld"),
+        description="Part of psse, raw and cmld by default: load records, a composite load, PERC1, "
+        "a repeated wave; may be repeated.",
+    )
+    drives: Share = Field(
+        default=0.0, description="Share of the cooling that is on drives (psse cmld, assumed 0)."
+    )
+    vd1: Share = Field(default=0.65, description="Voltage at which cmld's electronic load drops.")
+    vd2: Share = Field(default=0.6, description="Voltage at which all of it has dropped.")
+    frcel: Share = Field(default=0.8, description="Part of it that comes back.")
+    perc1_head: str | None = Field(
+        default=None,
+        description="Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 "
+        'NC 0 0"; without it PERC1 is written by name alone.',
+    )
+    hz: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Frequency of linjbl's wave; else the window's strongest."
+    )
+    fast_hz: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="A second, faster one: the wave is biperiodic then."
+    )
+    equal: Literal["fundamental", "peak_to_peak"] = Field(
+        default="fundamental", description="Property that linjbl's square shares with the window."
+    )
+    signal: Literal["p_mw", "dp_pu"] = Field(
+        default="p_mw", description="pscad: power, or its change against the mean in pu of --mva."
     )
 
     def given(self) -> tuple[str, ...]:

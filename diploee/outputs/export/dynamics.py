@@ -1,4 +1,4 @@
-"""Dynamic studies: the data of an ANDES TimeSeries, and COMTRADE records."""
+"""Dynamic studies: the data of an ANDES TimeSeries, PSCAD playback, and COMTRADE records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from diploee.errors import InputError, printable
 from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import csv_file
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, W_PER_MW
 
 ROW = "TimeSeries.csv"
 HEAD = ("idx", "u", "name", "mode", "path", "sheet", "fields", "tkey", "model", "dev", "dests")
@@ -50,6 +50,51 @@ def write_andes(request: ExportRequest) -> Written:
             "mode 1 holds each value until the next t: it is a mean over the step",
         ),
     )
+
+
+JUMP_S = 1e-6
+"""ASSUMPTION: time of a step between two values, so that a mean holds over its step."""
+
+
+def write_pscad(request: ExportRequest) -> Written:
+    """Write a file that PSCAD's File Read plays: a comment, then rows, the first at 0 s."""
+    options, series = request.options, request.series
+    heads, mean_mw = ["P [MW, consumption > 0]", "Q [Mvar, drawn > 0]"], 0.0
+    if options.signal == "dp_pu":
+        heads = [f"dP [pu of {options.mva:g} MVA, added load > 0]"]
+        for _ in series.blocks():
+            pass
+        mean_mw = series.energy_j / (series.n_steps * series.step_s) / W_PER_MW
+    elif not request.has_reactive:
+        heads.pop()
+    before: list[float] = []
+    with request.path.open("w", encoding="ascii", newline="\n") as file:
+        file.write(f"! diploee: t [s]  {'  '.join(heads)}\n")
+        for block in series.blocks():
+            columns = request.power_columns(block)
+            if options.signal == "dp_pu":
+                columns = [(columns[0] - mean_mw) / options.mva]
+            for t, *values in zip(
+                block.time_s.tolist(), *(c.tolist() for c in columns), strict=True
+            ):
+                if before and before != values:
+                    file.write(_pscad_row(t, before) + _pscad_row(t + JUMP_S, values))
+                elif not before:
+                    file.write(_pscad_row(t, values))
+                before = values
+        file.write(_pscad_row(series.n_steps * series.step_s, before))
+    return Written(
+        {request.path.name: f"t in s; {'; '.join(heads)}"},
+        (
+            "consumption is above 0: as a source, change its sign; not verified in PSCAD",
+            "the first line is a comment, as File Read skips it; a head of column names breaks it",
+            "each value holds over its step: pairs of rows 1 us apart, and a last row at the end",
+        ),
+    )
+
+
+def _pscad_row(t: float, values: list[float]) -> str:
+    return "  ".join([f"{t:.6f}", *(f"{value:.9E}" for value in values)]) + "\n"
 
 
 MOST_SAMPLES = 999_999

@@ -1,17 +1,14 @@
-"""Power-flow tools: OpenDSS, PyPSA, pandapower, GridLAB-D, and load records of PSS/E."""
+"""Power-flow tools: OpenDSS, PyPSA, pandapower, GridLAB-D."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.clock import moment_at
 from diploee.errors import InputError, printable
 from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import csv_file, naive_stamps
@@ -225,70 +222,3 @@ def _gridlabd_model(name: str, player: str) -> str:
         f"object load {{\n    name {name};\n    phases ABCN;\n    nominal_voltage 7200;\n"
         f"{players}}}\n"
     )
-
-
-WORST_MS = 15 * MS_PER_MIN
-
-
-def write_psse_raw(request: ExportRequest) -> Written:
-    """Write load records of the moments that a planner studies, in the RAW format 32."""
-    if not request.has_reactive:
-        raise InputError(
-            f"{request.run.folder}: a RAW load record needs reactive power; give --q-table, or "
-            "simulate the site to its point of interconnection (facility.stages)"
-        )
-    blocks = list(request.series.blocks())
-    starts_ms = np.concatenate([block.starts_ms for block in blocks])
-    parts = [request.power_columns(block) for block in blocks]
-    p_mw, q_mvar = (np.concatenate(column) for column in zip(*parts, strict=True))
-    zone = request.run.scenario.facility.zone
-    # Fields: I, ID, STATUS, AREA, ZONE, PL, QL, IP, IQ, YP, YQ, OWNER, SCALE.
-    lines = [
-        f"{request.options.bus_number},'{load_id}',{int(k == 0)},1,1,{p_mw[rows].mean():.6f},"
-        f"{q_mvar[rows].mean():.6f},0.0,0.0,0.0,0.0,1,1 / {what}, from "
-        f"{moment_at(int(starts_ms[rows.start]), zone).isoformat(timespec='seconds')}"
-        for k, (load_id, what, rows) in enumerate(_snapshots(request, starts_ms, p_mw))
-    ]
-    request.path.write_text("\n".join([*lines, ""]), encoding="ascii")
-    return Written(
-        {request.path.name: "load records of constant power, MW and Mvar"},
-        (
-            "only the first record is in service (STATUS 1): each is the whole facility at another "
-            "moment, so put one of them into the case's load data",
-        ),
-    )
-
-
-def _snapshots(
-    request: ExportRequest, starts_ms: Int64Array, p_mw: Float64Array
-) -> Iterator[tuple[str, str, slice]]:
-    """Yield the id of each moment, what it is, and its steps."""
-    step_ms, length = request.series.step_ms, f"mean of {request.series.step_s:g} s"
-
-    def one(first: int) -> slice:
-        return slice(first, first + 1)
-
-    yield "PK", f"peak, {length}", one(int(p_mw.argmax()))
-    # A run that begins empty has its least power before it has filled up, which no site draws.
-    hours = (request.run.metrics.get("grid") or {}).get("transient_h") or 0.0
-    filled_ms = request.run.scenario.start_with_zone.timestamp() * MS_PER_S + hours * MS_PER_H
-    filled = int(np.searchsorted(starts_ms, filled_ms))
-    filled = filled if filled < p_mw.size else 0
-    yield "MN", f"minimum, {length}", one(filled + int(p_mw[filled:].argmin()))
-    n = WORST_MS // step_ms
-    if n >= 1 and WORST_MS % step_ms == 0 and p_mw.size >= n:
-        energy = np.concatenate([[0.0], np.cumsum(p_mw)])
-        first = int((energy[n:] - energy[:-n]).argmax())
-        yield "15", "highest rolling mean of 15 min", slice(first, first + n)
-    if (moment := request.options.at) is not None:
-        zone = request.run.scenario.facility.zone
-        at_ms = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * MS_PER_S
-        first = int(np.searchsorted(starts_ms, at_ms, side="right")) - 1
-        if first < 0 or at_ms >= starts_ms[first] + step_ms:
-            ends_ms = (starts_ms[0], starts_ms[-1] + step_ms)
-            begin, end = (datetime.fromtimestamp(ms / MS_PER_S, zone) for ms in ends_ms)
-            raise InputError(
-                f"--at: {moment} lies outside of what is exported, "
-                f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
-            )
-        yield "AT", f"{moment}, {length}", one(first)

@@ -18,15 +18,15 @@ from diploee.files import FolderKind, check_file, check_folder, local_place, wri
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.model import Registry
 from diploee.outputs.export.base import ExportRequest, Format, Options, Written, flag
-from diploee.outputs.export.dynamics import write_andes, write_comtrade
+from diploee.outputs.export.dynamics import write_andes, write_comtrade, write_pscad
 from diploee.outputs.export.pjm_lla import write_pjm_lla
 from diploee.outputs.export.power_flow import (
     write_gridlabd,
     write_opendss,
     write_pandapower,
-    write_psse_raw,
     write_pypsa,
 )
+from diploee.outputs.export.psse import write_psse
 from diploee.outputs.export.series import (
     CONVENTION,
     REACTIVE_OF,
@@ -72,6 +72,8 @@ def sidecar_of(place: Path, is_folder: bool) -> Path:
 
 
 FOLDER, Q, NAMED = (), frozenset({"q_table"}), frozenset({"q_table", "name"})
+PSSE = NAMED | {"at", "bus_number", "parts", "drives", "vd1", "vd2", "frcel", "perc1_head", "hz",
+                "fast_hz", "equal"}  # fmt: skip
 FORMATS: Registry[Format] = Registry(
     "export",
     (
@@ -111,8 +113,10 @@ FORMATS: Registry[Format] = Registry(
                "where known", partial(write_comtrade, revision=2013), FOLDER, NAMED),
         Format("comtrade-1999", "COMTRADE 1999 record (ASCII), which older tools read",
                partial(write_comtrade, revision=1999), FOLDER, NAMED),
-        Format("psse-raw", "PSS/E RAW load records: peak, minimum, highest rolling 15 min, --at a "
-               "time; needs Q", write_psse_raw, (".raw",), Q | {"at", "bus_number"}),
+        Format("psse", "PSS/E folder: RAW load records of peak, minimum, 15 min, --at (need Q) "
+               "and dynamic records, by --parts", write_psse, FOLDER, PSSE),
+        Format("pscad", "PSCAD File Read: time from 0, step pairs, consumption and Q drawn above 0",
+               write_pscad, (".txt",), Q | {"signal", "mva"}),
         Format("pjm-lla", "PJM large-load workbook: MW by calendar year, and a ramp schedule",
                write_pjm_lla, FOLDER, frozenset({"zone", "area"}), hourly=True),
     ),

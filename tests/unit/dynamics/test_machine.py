@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from diploee.dynamics.events import EVENTS
-from diploee.dynamics.machine import Response, Voltage, respond, shortest_dip_s
-from diploee.scenario.ride_through import RideThrough
+from diploee.dynamics.machine import Response, Voltage, respond
+from diploee.scenario.ride_through import RideThrough, shortest_dip_s
 
 PERC1 = RideThrough(preset="perc1")
 OEM = RideThrough(preset="oem_like")

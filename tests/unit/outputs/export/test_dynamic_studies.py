@@ -84,9 +84,12 @@ def test_two_columns_have_the_head_that_their_tool_asks_for(
 def test_raw_records_are_peak_minimum_highest_quarter_and_a_moment(
     run: Run, power_mw: np.ndarray, q_table: Path, tmp_path: Path
 ) -> None:
-    options = Options(q_table=q_table, at="2018-01-01 01:00:00", bus_number=7)
-    place = export_run(run, "psse-raw", tmp_path / "load.raw", options)
-    records = [line.partition("/")[0].split(",") for line in place.read_text().splitlines()]
+    options = Options(q_table=q_table, at="2018-01-01 01:00:00", bus_number=7, parts=("raw",))
+    place = export_run(run, "psse", tmp_path / "psse", options)
+    records = [
+        line.partition("/")[0].split(",")
+        for line in (place / "datacenter.raw").read_text().splitlines()
+    ]
     quarter = np.convolve(power_mw, np.full(900, 1 / 900), "valid").max()
     filled = round(run.metrics["grid"]["transient_h"] * 3600)
     expected = [power_mw.max(), power_mw[filled:].min(), quarter, power_mw[3_600]]
@@ -98,21 +101,23 @@ def test_raw_records_are_peak_minimum_highest_quarter_and_a_moment(
         assert len(record) == 13
         assert float(record[5]) == pytest.approx(p_mw, abs=1e-6)
         assert float(record[6]) == pytest.approx(-0.002 + 0.2 * p_mw, abs=1e-6)
-    starts = [line.rpartition(" from ")[2] for line in place.read_text().splitlines()]
+    starts = [
+        line.rpartition(" from ")[2] for line in (place / "datacenter.raw").read_text().splitlines()
+    ]
     offset = run.scenario.start_with_zone.isoformat()[-6:]
     assert starts[3] == f"2018-01-01T01:00:00{offset}" and all(s.endswith(offset) for s in starts)
-    assert [record[2] for record in records] == ["1", "0", "0", "0"]  # one stands for the facility
+    assert [record[2] for record in records] == ["0", "0", "0", "1"]  # one stands for the facility
 
 
 def test_raw_record_without_reactive_power_is_refused(run: Run, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs reactive power; give --q-table"):
-        export_run(run, "psse-raw", tmp_path / "load.raw")
+        export_run(run, "psse", tmp_path / "psse")
 
 
 def test_moment_outside_of_the_run_is_refused(run: Run, q_table: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--at: .* is exported, 2018-01-01 00:00 to 2018-01-0"):
         options = Options(q_table=q_table, at="2018-01-02 01:00:00")
-        export_run(run, "psse-raw", tmp_path / "load.raw", options)
+        export_run(run, "psse", tmp_path / "psse", options)
 
 
 @pytest.mark.parametrize(("name", "within_mw"), [("comtrade", 1e-7), ("comtrade-1999", 2e-6)])

@@ -47,7 +47,7 @@ def test_playback_has_the_energy_and_the_peak_of_the_event_window(
 
 
 # GridLAB-D has whole seconds, a RAW record needs reactive power: tests of their own.
-@pytest.mark.parametrize("fmt", [f for f in MOVABLE if f not in ("gridlabd", "psse-raw")])
+@pytest.mark.parametrize("fmt", [f for f in MOVABLE if f not in ("gridlabd", "psse")])
 def test_every_format_that_takes_a_window_takes_an_event_window(
     fmt: str, event_run: Run, tmp_path: Path
 ) -> None:

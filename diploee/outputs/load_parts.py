@@ -1,0 +1,56 @@
+"""A run's load by what it is: the nodes with what feeds them, cooling, the rest, transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.errors import Brief
+from diploee.outputs.reader import Run
+from diploee.tables import Float64Array
+
+
+@dataclass(frozen=True)
+class LoadParts(Brief):
+    """Columns of a run's load, before its own sources and stores, by what they are."""
+
+    it: tuple[str, ...]  # the nodes, with the losses of PDUs and UPS
+    motors: tuple[str, ...]  # cooling
+    rest: tuple[str, ...]  # other loads and losses
+    network: tuple[str, ...]  # losses of transformers
+    taken: tuple[str, ...]  # what sources, stores and curtailing take off it
+    pools: tuple[str, ...]  # the nodes of each pool; empty where there is one
+
+    @classmethod
+    def of(cls, run: Run) -> LoadParts:
+        """Return the parts of a run's columns."""
+        names = set(run.series().check())
+        nodes = next(n for n in ("it_ac_power_w", "it_power_w") if n in names)
+        it = (nodes, *(n for n in ("pdu_loss_w", "ups_loss_w") if n in names))
+        by_role: dict[str, list[str]] = {}
+        for column in run.columns:
+            if column.role and column.name in names and column.name not in it:
+                key = "network" if column.part == "transformers" else column.role
+                by_role.setdefault(key, []).append(column.name)
+
+        def found(*roles: str) -> tuple[str, ...]:
+            return tuple(name for role in roles for name in by_role.get(role, ()))
+
+        pools = tuple(f"{nodes}.{pool}" for pool in run.scenario.facility.pools)
+        return cls(
+            it, found("cooling"), found("load", "loss"), found("network"),
+            found("source", "store", "hold"), pools if names.issuperset(pools) else (),
+        )  # fmt: skip
+
+    @property
+    def load(self) -> tuple[str, ...]:
+        """All columns that add up to the load."""
+        return (*self.it, *self.motors, *self.rest, *self.network)
+
+
+def summed(columns: Mapping[str, Float64Array], names: tuple[str, ...]) -> Float64Array:
+    """Return the sum of some columns, zeros where there are none."""
+    zero = np.zeros(len(next(iter(columns.values()))))
+    return np.asarray(sum((columns[name] for name in names), zero))
