@@ -274,6 +274,7 @@ class _Queue(Sequence[int]):
 
 
 EXACT: Literal["exact"] = "exact"
+LOGGED_OR_RUN: Literal["logged_or_run"] = "logged_or_run"
 
 
 class EstimateByFactor(Model):
@@ -298,15 +299,19 @@ def _read(value: Any) -> Any:
         return EstimateByFactor.model_validate(value)
     if isinstance(value, dict) and set(value) == {"classes"}:
         return EstimateByClasses.model_validate(value)
-    if value in ("exact", "logged") or isinstance(value, EstimateByFactor | EstimateByClasses):
+    if value in (EXACT, "logged", LOGGED_OR_RUN) or isinstance(
+        value, EstimateByFactor | EstimateByClasses
+    ):
         return value
     raise ValueError(
-        "must be 'exact', 'logged', {factor: 2} or {classes: [30 min, 4 h]}, found " + shown(value)
+        "must be 'exact', 'logged', 'logged_or_run', {factor: 2} or {classes: [30 min, 4 h]}, "
+        f"found {shown(value)}"
     )
 
 
 Estimate = Annotated[
-    Literal["exact", "logged"] | EstimateByFactor | EstimateByClasses, BeforeValidator(_read)
+    Literal["exact", "logged", "logged_or_run"] | EstimateByFactor | EstimateByClasses,
+    BeforeValidator(_read),
 ]
 """A policy's rule for the estimates of its jobs."""
 
@@ -315,10 +320,12 @@ class EstimatingSpec(SchedulerSpec):
     """A queue discipline that looks at how long jobs are thought to run."""
 
     estimate: Estimate = Field(
-        default=EXACT,
+        default=LOGGED_OR_RUN,
         description="How long a job is thought to run: exact, its run time times a factor, the "
         "shortest of some classes that holds it, or logged, what its user asked for in the log, "
-        "its run time where the log has no such time. A job that runs longer keeps its nodes.",
+        "its run time where the log has no such time. A job that runs longer keeps its nodes. "
+        "logged_or_run takes the run time where it is longer than what was asked for, too, so that "
+        "drawn jobs have exact estimates.",
     )
 
     def open(self) -> Any:
@@ -338,4 +345,6 @@ def estimated_ms(estimate: Estimate, jobs: JobTable) -> Int64Array:
             run_ms = lengths_ms[np.minimum(fitting, lengths_ms.size - 1)]
         case "logged":
             run_ms = np.where(jobs.requested_ms > 0, jobs.requested_ms, run_ms)
+        case "logged_or_run":
+            run_ms = np.maximum(jobs.requested_ms, run_ms)
     return run_ms

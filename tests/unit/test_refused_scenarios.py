@@ -64,7 +64,7 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
          "needs a pool that allocates GPUs; set facility.pools.main.allocate: gpus"),
     ],
     f"{POOL}.scheduler": [
-        ({"kind": "easy", "estimate": "guess"}, "estimate: must be 'exact', 'logged', {factor: 2}"),
+        ({"kind": "easy", "estimate": "guess"}, "estimate: must be 'exact', 'logged', 'logged_or"),
         ({"kind": "easy", "estimate": {"factor": 0}}, "estimate.factor: must be a number above 0"),
         ({"kind": "sjf", "estimate": {"classes": ["1 x"]}}, "classes.0: expected a number and a"),
         ({"kind": "easy", "depth": 0}, "depth: must be a number of 1 or more, found 0"),

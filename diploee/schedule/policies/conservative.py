@@ -15,7 +15,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from diploee.schedule.policy import EXACT, ClusterView, Estimate, EstimatingSpec, Policy, has_twin
+from diploee.schedule.policy import (
+    LOGGED_OR_RUN,
+    ClusterView,
+    Estimate,
+    EstimatingSpec,
+    Policy,
+    has_twin,
+)
 
 NEVER_MS = 2**62
 """Reservation of a job that is wider than the nodes that stand."""
@@ -38,7 +45,7 @@ class ConservativeBackfill:
 
     order, depth = "reservation", None
 
-    def __init__(self, estimate: Estimate = EXACT) -> None:
+    def __init__(self, estimate: Estimate = LOGGED_OR_RUN) -> None:
         self.estimate = estimate
         self._starts_ms: dict[int, int] = {}  # reservations
         self._ran: dict[int, tuple[int, int]] = {}  # after the last decision: expected end, nodes

@@ -26,7 +26,7 @@ from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
 from diploee.schedule.context import Headroom, PowerBasis
 from diploee.schedule.policies.easy import Order
-from diploee.schedule.policy import EXACT, Estimate, EstimatingSpec
+from diploee.schedule.policy import LOGGED_OR_RUN, Estimate, EstimatingSpec
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 
@@ -59,7 +59,7 @@ class PowerCapped:
         self,
         cap_mw: float | None = None,
         power_basis: PowerBasis = "p95_60s",
-        estimate: Estimate = EXACT,
+        estimate: Estimate = LOGGED_OR_RUN,
         order: Order = "submission",
         depth: int | None = None,
     ) -> None:

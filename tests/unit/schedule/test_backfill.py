@@ -143,6 +143,7 @@ def test_view_tells_what_was_submitted_and_no_true_run_time() -> None:
         ({"factor": 0.25}, [1, 450_000, 450_000, 22_500_000]),
         ({"classes": ["1 h", "30 min", "24 h"]}, [1_800_000, 1_800_000, 3_600_000, 86_400_000]),
         ("logged", [7, 1_800_000, 5, 90_000_000]),
+        ("logged_or_run", [7, 1_800_000, 1_800_001, 90_000_000]),
     ],
 )
 def test_estimates_follow_their_rule(estimate: Any, expected: list[int]) -> None:
