@@ -104,7 +104,8 @@ def ensemble_command(
     ],
     running: Running,
     seeds: Annotated[
-        int | None, typer.Option(min=2, help="Number of seeds; 20 for a scenario.")
+        int | None,
+        typer.Option("--seeds", "--runs", min=2, help="Number of seeds; 20 for a scenario."),
     ] = None,
     accuracy: Annotated[
         float | None,
@@ -112,9 +113,17 @@ def ensemble_command(
             help="Relative half-width of a 95 % confidence interval to count the seeds for."
         ),
     ] = None,
+    assumed: Annotated[
+        bool,
+        typer.Option(
+            "--assumed",
+            help="Each seed also draws the numbers that the scenario leaves to assumptions, within "
+            "their ranges.",
+        ),
+    ] = False,
 ) -> None:
     """Run a scenario with many seeds, to see how far its results scatter and why."""
-    sweep = load_ensemble(scenario, seeds, accuracy)
+    sweep = load_ensemble(scenario, seeds, accuracy, assumed, running.profiles)
     if running.dry_run:
         _forecast(sweep, running)
         return

@@ -16,6 +16,7 @@ from diploee.cli.display import titled_table
 from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
 from diploee.sweeps import Sweep, SweepResult
+from diploee.sweeps.ensemble import STANDS_OUT
 from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 MAX_ROWS = 40
 MAX_FAILURES = 10
+MOST_SHARES = 8
+"""With more draws than these the table names what stands out, without shares and seeds."""
 COLUMN_WIDTH = 12
 """Of a column in the tables; metrics that do not fit the terminal are left to the file."""
 
@@ -80,7 +83,7 @@ def _short(name: str, names: Sequence[str]) -> str:
     """Return the last part of a dotted key where that is enough to tell it from the others."""
     last = name.rpartition(".")[2]
     alone = [n.rpartition(".")[2] for n in names].count(last) == 1
-    return last if alone and not last.isdigit() else name
+    return last if alone and not last.isdigit() else name.removeprefix("facility.")
 
 
 def _fitting_metrics(summary: pa.Table, chosen: Sequence[str]) -> list[Metric]:
@@ -116,7 +119,7 @@ def show_ensemble(ensemble: Ensemble) -> None:
         values = "".join(f", {key} = {_value(v)}" for key, v in point.settings.items())
         n_seeds = max(metric.n for metric in point.metrics.values())
         console.print(_spread_table(point, f"spread over {n_seeds} seeds{values}", ensemble))
-        if point.shares:
+        if point.shares and len(ensemble.draws) <= MOST_SHARES:
             console.print(_shares_table(point))
     if len(ensemble.points) > MAX_ROWS:
         console.print(
@@ -125,24 +128,37 @@ def show_ensemble(ensemble: Ensemble) -> None:
 
 
 def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table:
-    percent = f"{100 * ensemble.accuracy:g} %"
-    table = titled_table(
-        title, ("metric", "P5", "P50", "P95", "seeds\nmean", "seeds\nP95"), 1, box=box.SIMPLE_HEAD
-    )
+    percent, many = f"{100 * ensemble.accuracy:g} %", len(ensemble.draws) > MOST_SHARES
+    spreads = [of for of in _shown_of(point.metrics) if not many or of[0].view == "main"]
+    few = all(spread.p5 is None for _, spread in spreads)
+    last = [] if many else ["seeds\nmean", "seeds\nP95"]
+    names = ("metric", *(("min", "P50", "max") if few else ("P5", "P50", "P95")), *last)
+    table = titled_table(title, names, 1, box=box.SIMPLE_HEAD)
+    if many:
+        table.add_column("moved by", overflow="fold")
     table.caption = (
-        f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet has more"
+        f"{len(ensemble.draws)} numbers drawn; moved by: rank correlation above {STANDS_OUT:g}"
+        if many
+        else f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet has more"
     )
     table.caption_justify = "left"
-    for metric, spread in _shown_of(point.metrics):
+    for metric, spread in spreads:
         if spread.std == 0:
             continue
         seeds = (spread.seeds_for_mean, spread.seeds_for_p95)
+        moved = point.moved_by.get(metric.key, {}).items()
+        said = ", ".join(f"{_short(key, ensemble.draws)} {rho:+.2f}" for key, rho in moved)
+        ends = (spread.min, spread.p50, spread.max) if few else (spread.p5, spread.p50, spread.p95)
         table.add_row(
             escape(metric.title),
-            *(_figure(value * metric.factor) for value in (spread.p5, spread.p50, spread.p95)),
-            *("-" if n is None else f"{n:,}" for n in seeds),
+            *("-" if value is None else _figure(value * metric.factor) for value in ends),
+            *([said or "none stands out"] if many else map(_seeds, seeds)),
         )
     return table
+
+
+def _seeds(n: int | None) -> str:
+    return "-" if n is None else f"{n:,}"
 
 
 def _shown_of(values: Mapping[str, T]) -> Iterator[tuple[Metric, T]]:

@@ -32,7 +32,7 @@ from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
 from diploee.measures.distribution import Energy, Most
 from diploee.metric import Metric
-from diploee.model import SCALES, Share
+from diploee.model import SCALES, Share, uncertain
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S, W_PER_MW
 
@@ -69,13 +69,11 @@ class SolarSpec(StageSpec):
     dc_mw: Annotated[float, Field(gt=0), SCALES] = Field(
         description="Rated power of the panels, at 1000 W/m2 and 25 deg C [MW]."
     )
-    dc_per_ac: Annotated[float, Field(ge=0.5, le=3)] = Field(
-        default=1.2,
-        description="Panels' rated power over the inverters', which clip what is above (assumed); "
-        "range 1.1-1.5.",
+    dc_per_ac: Annotated[float, Field(ge=0.5, le=3)] = uncertain(
+        1.2, "Panels' rated power over the inverters', which clip what is above", (1.1, 1.5)
     )
-    tilt_deg: Annotated[float, Field(ge=0, le=90)] = Field(
-        default=20.0, description="Tilt of fixed panels [deg] (assumed); range 10-40."
+    tilt_deg: Annotated[float, Field(ge=0, le=90)] = uncertain(
+        20.0, "Tilt of fixed panels [deg]", (10, 40)
     )
     azimuth_deg: Annotated[float, Field(ge=0, lt=360)] = Field(
         default=180.0,
@@ -85,10 +83,11 @@ class SolarSpec(StageSpec):
         default=False,
         description="Rows that follow the sun from east to west, in place of fixed panels.",
     )
-    losses: Share = Field(
-        default=0.14,
-        description="DC losses by dirt, wiring, mismatch and the like, 0-1 (assumed, PVWatts'); "
-        "range 0.08-0.2.",
+    losses: Share = uncertain(
+        0.14,
+        "DC losses by dirt, wiring, mismatch and the like, 0-1",
+        (0.08, 0.2),
+        basis="assumed, PVWatts'",
     )
 
     def open(self, site: Site) -> _Solar:

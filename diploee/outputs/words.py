@@ -10,6 +10,9 @@ from diploee.metric import NONE
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
+LEAST_RUNS = 20
+"""Fewer runs have none below their 5th percentile: they have a least and a largest instead."""
+
 
 def interval(ms: int) -> str:
     """Return an interval such as ``1 min``, ``0.1 s`` or ``1 h``."""

@@ -29,7 +29,7 @@ from diploee.metrics.catalogue import metrics_of_runs
 from diploee.metrics.limits import LimitReport, Limits, load_limits
 from diploee.outputs import FACILITY_FILE, open_run
 from diploee.outputs.sections import Figure, Section, Table
-from diploee.outputs.words import listed
+from diploee.outputs.words import LEAST_RUNS, listed
 from diploee.reports.aggregate import round_edges
 from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
 from diploee.reports.sweep_data import (
@@ -56,6 +56,8 @@ MAX_METRICS = 9
 """Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the order."""
 MIN_SPREAD = 5
 """Fewer runs show no distribution."""
+MOST_SHARES = 9
+"""Of more draws the table names what moves a metric, and no chart shows the shares."""
 MAX_POINTS = 6
 """Points whose spread is drawn."""
 VERDICTS = ("not met", "inconclusive", "met")
@@ -64,7 +66,7 @@ SHARE = "share."
 _PERCENTILES = ("p5", "p50", "p95")
 _SPREAD: dict[str, Kind] = {
     "metric": "text",
-    **dict.fromkeys(("point", "n", "mean", *_PERCENTILES), "number"),
+    **dict.fromkeys(("point", "n", "mean", "min", "max", *_PERCENTILES), "number"),
     **dict.fromkeys(("seeds_for_mean", "seeds_for_p95"), "any"),
 }
 _LEVELS = ("p5_w", "p50_w", "p95_w", "min_w", "max_w")
@@ -121,8 +123,8 @@ def _charts(sweep: SweepData) -> Iterator[Chart]:
         numeric, said = _is_numeric(sweep.finished[axis]), ""
         if over:
             said = f" {'Lines join the' if numeric else 'Large points are'} medians over "
-            said += f"{listed(over)}; the {'band' if numeric and not group else 'bars'} from P5 to "
-            said += "P95."
+            said += f"{listed(over)}; the {'band' if numeric and not group else 'bars'} from "
+            said += f"{_ends(sweep, axis, group)[2]}."
         said += f" Colour: {short_name(group)}." if group else ""
         yield Chart(
             f"axis-{k}",
@@ -170,16 +172,17 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
         grouped = rows.groupby(group, sort=_is_numeric(rows[group]))
         parts = [(f"{short_name(group)} {value_text(v)}", part) for v, part in grouped]
     layers: list[Line | Band] = []
+    lower, upper, reach = _ends(sweep, axis, group)
     for k, (name, part) in enumerate(parts):
         values, main = part[metric.key] * metric.factor, colour(k)
         # Of names there is nothing between two values to join over.
         by_axis = values.groupby(part[axis], sort=numeric)
-        low, y, high = (by_axis.quantile(level) for level in (0.05, 0.5, 0.95))
+        low, y, high = (by_axis.quantile(level) for level in (lower, 0.5, upper))
         x, ends = _values(y.index), (low.to_numpy(), high.to_numpy())
         many, about = len(values) > len(y), (main, metric.suffix, metric.digits)
         is_band = many and numeric and group is None
         if is_band:
-            layers.append(Band(x, *ends, "P5 to P95", main, 0.14))
+            layers.append(Band(x, *ends, reach, main, 0.14))
         layers.append(
             Line(x, y.to_numpy(), name, *about, dash(k), 2.0 if numeric else 0.0, markers=True,
                  legend=group is not None, limits=ends if many and not is_band else None)
@@ -190,6 +193,12 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
     label = short_name(axis).capitalize()
     x_axis = _number_axis(label, rows[axis].to_numpy(float)) if numeric else Axis(label, "category")
     return Panel(x_axis, Axis(metric.heading), tuple(layers), metric.name)
+
+
+def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float, str]:
+    """Return the shares that bands reach between, in words too; percentiles need runs."""
+    fewest = sweep.finished.groupby([axis, *([group] if group else [])]).size().min()
+    return (0.05, 0.95, "P5 to P95") if fewest >= LEAST_RUNS else (0.0, 1.0, "least to largest")
 
 
 def _number_axis(label: str, values: Float64Array) -> Axis:
@@ -258,7 +267,7 @@ def _ensemble(sweep: SweepData) -> Section | None:
         (),
         tuple(_spread_table(of, name, metrics) for name, of in by_point.items()),
         (
-            *_envelopes(envelope, named),
+            *_envelopes(envelope, named, set(spread["point"][spread["p5"].notna()])),
             *([Chart("shares", "Causes of the spread", words, panels)] if panels else []),
         ),
         (f"{cut} more points stand in {ENSEMBLE_TABLE}.",) if cut else (),
@@ -271,7 +280,9 @@ def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame
     return frame
 
 
-def _envelopes(envelope: pd.DataFrame, named: dict[int, str]) -> Iterator[Chart]:
+def _envelopes(
+    envelope: pd.DataFrame, named: dict[int, str], supported: set[int]
+) -> Iterator[Chart]:
     unit = power_unit(float(envelope["max_w"].max()))
     share = Axis("Share of the time [%]", range=(0, 100))
     for kind, id_, title, axis, what in (
@@ -292,7 +303,8 @@ def _envelopes(envelope: pd.DataFrame, named: dict[int, str]) -> Iterator[Chart]
                 Panel(axis, power, (
                     Band(x, low, high, "all members", PEAK, 0.18, unit.power, 3, "lowest",
                          "highest"),
-                    Band(x, p5, p95, "P5 to P95", colour(0), 0.3, unit.power, 3, "P5", "P95"),
+                    *([Band(x, p5, p95, "P5 to P95", colour(0), 0.3, unit.power, 3, "P5", "P95")]
+                      if point in supported else []),
                     Line(x, p50, "median", colour(0), unit.power, 3),
                 ), name)
             )  # fmt: skip
@@ -302,15 +314,21 @@ def _envelopes(envelope: pd.DataFrame, named: dict[int, str]) -> Iterator[Chart]
 
 
 def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Table:
+    from pandas import notna
+
     by_metric = rows.set_index("metric").to_dict("index")
-    figures = []
+    figures = list[Figure]()
+    ends = ("min", "p50", "max") if rows["p5"].isna().all() else _PERCENTILES
     for m in metrics:
         if of := by_metric.get(m.key):
-            figures += [Figure(m.heading, float(of[p]) * m.factor, quantity=p.upper(),
-                               pattern=m.format) for p in _PERCENTILES]  # fmt: skip
+            figures += [Figure(m.heading, float(of[p]) * m.factor, quantity=p.replace("p", "P"),
+                               pattern=m.format) for p in ends if notna(of[p])]  # fmt: skip
             figures += [Figure(m.heading, float(of[f"seeds_for_{what}"]), pattern="{:,.0f}",
                                quantity=f"seeds for the {what.replace('p', 'P')}")
-                        for what in ("mean", "p95")]  # fmt: skip
+                        for what in ("mean", "p95") if notna(of[f"seeds_for_{what}"])]  # fmt: skip
+            if "moved_by" in of and ends is _PERCENTILES:
+                moved = of["moved_by"] or "none stands out"
+                figures.append(Figure(m.heading, moved, quantity="moved by"))
     title = f"Spread over {int(rows['n'].max())} members" + (f": {name}" if name else "")
     return Table(
         title,
@@ -325,7 +343,7 @@ def _shares(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Panel | Non
     """Return the share of the variance that each draw causes; None where nothing is drawn."""
     of, keys = rows.set_index("metric"), [key for key in rows.columns if key.startswith(SHARE)]
     found = [m for m in metrics if m.key in of.index and of.loc[m.key, keys].notna().all()]
-    if not keys or not found:
+    if not 0 < len(keys) <= MOST_SHARES or not found:
         return None
     values: Any = of.loc[[metric.key for metric in found], keys] * 100
     x = np.array([metric.label for metric in found])

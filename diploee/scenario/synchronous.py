@@ -182,13 +182,20 @@ class GpuNoise(Model):
     (grantwilkins/training_profile, computed): 0.017 to 0.027 and 0.008 to 0.011 of 700 W.
     """
 
-    common: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.021,
-        description="Root of its one-sided density that all GPUs have in common; that the nodes of "
-        "a job have it in common too is assumed.",
+    common: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.021,
+        "Root of its one-sided density that all GPUs have in common; that the nodes of a job have "
+        "it in common too is assumed",
+        (0.017, 0.027),
+        "of those runs",
+        basis="",
     )
-    own: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.0095, description="Root of the density that each GPU has besides, independent."
+    own: Annotated[float, Field(ge=0, le=1)] = uncertain(
+        0.0095,
+        "Root of the density that each GPU has besides, independent",
+        (0.008, 0.011),
+        "of those runs",
+        basis="",
     )
 
 

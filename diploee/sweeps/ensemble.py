@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.metric import of_curve
+from diploee.outputs.words import LEAST_RUNS
 from diploee.streams import stream
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
@@ -29,14 +30,23 @@ SCHEMA_VERSION = 1
 PERCENTS = (5, 50, 95)
 Z_95 = 1.959963984540054
 """Standard deviations within which a normal variable lies with a probability of 95 %."""
+STANDS_OUT = 0.5
+"""Absolute rank correlation above which a drawn number is said to move a metric."""
+BY_CHANCE = 0.01
+"""Probability that any of the draws stands out of a metric by chance; it takes more of few runs."""
 
 N_RESAMPLES = 1_000
 
 METHOD = {
     "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "
-    "percentile near the end of n members is itself uncertain by the given half-width",
-    "seeds_for_mean": "n = (1.96 s / (a |m|))^2 rounded up, for a 95 % confidence interval of the "
-    "mean with the relative half-width a; m, s: mean and sample standard deviation of the members",
+    "percentile near the end of n members is itself uncertain by the given half-width; below "
+    f"{LEAST_RUNS} members there is no P5 and no P95",
+    "moved_by": "Spearman's rank correlation over the members of a metric with each drawn number, "
+    f"above {STANDS_OUT} in absolute value and above what the largest of all draws has "
+    f"by chance with a probability of {BY_CHANCE}; of {LEAST_RUNS} members on",
+    "seeds_for_mean": "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
+    "the mean with the relative half-width a; t: Student's, of n - 1 degrees of freedom; m, s: "
+    "mean and sample standard deviation of the members",
     "seeds_for_p95": "n = n0 (h / (a |q|))^2 rounded up; q: P95 of the n0 members, h = 1.96 times "
     f"its standard error from {N_RESAMPLES} resamples of the members; errors fall with 1/sqrt(n); "
     "rough where n0 is small, as the standard error of a percentile is itself uncertain",
@@ -53,9 +63,9 @@ class _MetricSpread:
     n: int
     mean: float
     std: float
-    p5: float
+    p5: float | None
     p50: float
-    p95: float
+    p95: float | None
     min: float
     max: float
     half_width_mean: float | None
@@ -72,6 +82,7 @@ class PointEnsemble:
     settings: dict[str, Any]
     metrics: dict[str, _MetricSpread]
     shares: dict[str, SobolIndices]
+    moved_by: dict[str, dict[str, float]]  # rank correlations that stand out, by metric and draw
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,7 @@ class Ensemble:
 
     accuracy: float
     points: list[PointEnsemble]
+    draws: tuple[str, ...] = ()  # dotted keys of what is drawn
 
 
 def write_ensemble(
@@ -94,9 +106,11 @@ def write_ensemble(
     if not members:
         return None
     points = [_point(of_point, results, sweep.spec) for of_point in members.values()]
-    ensemble = Ensemble(sweep.spec.accuracy, points)
+    ensemble = Ensemble(sweep.spec.accuracy, points, tuple(sweep.spec.draw))
     envelopes = [_envelope(store, point, of_point) for point, of_point in members.items()]
-    store.write(ENSEMBLE_TABLE, table_bytes(pa.Table.from_pylist(list(_rows(ensemble)))))
+    table = pa.Table.from_pylist(list(_rows(ensemble)))
+    known = [f.with_type(pa.float64()) if pa.types.is_null(f.type) else f for f in table.schema]
+    store.write(ENSEMBLE_TABLE, table_bytes(table.cast(pa.schema(known))))
     store.write(ENVELOPE_TABLE, table_bytes(pa.concat_tables(envelopes)))
     store.write(ENSEMBLE_FILE, json_bytes(_content(sweep, ensemble)))
     return ensemble
@@ -106,25 +120,40 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     """Return the statistics of a metric over the members of an ensemble."""
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
+    supported = n >= LEAST_RUNS
     rng = stream(0, "ensemble", "percentile error")
     resampled = values[rng.integers(n, size=(N_RESAMPLES, n))]
     error_of_p95 = float(np.percentile(resampled, 95, axis=1).std(ddof=1))
-    of_mean = _relative(Z_95 * std / np.sqrt(n), mean)
-    of_p95 = _relative(Z_95 * error_of_p95, p95)
+    of_mean = _relative(_student(n) * std / np.sqrt(n), mean)
+    of_p95 = _relative(Z_95 * error_of_p95, p95) if supported else None
     return _MetricSpread(
         n,
         mean,
         std,
-        p5,
+        p5 if supported else None,
         p50,
-        p95,
+        p95 if supported else None,
         float(values.min()),
         float(values.max()),
         of_mean,
         of_p95,
-        _seeds(n, of_mean, accuracy),
+        None if of_mean is None else _seeds_for_mean(std / abs(mean), accuracy),
         _seeds(n, of_p95, accuracy),
     )
+
+
+def _student(n: int) -> float:
+    """Return the half-width of a 95 % interval of a mean of n, in its standard errors."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, n - 1))
+
+
+def _seeds_for_mean(relative_std: float, accuracy: float) -> int:
+    n = max(2, ceil((Z_95 * relative_std / accuracy) ** 2))
+    while _student(n) * relative_std > accuracy * n**0.5:
+        n += 1
+    return n
 
 
 def _relative(half_width: float, value: float) -> float | None:
@@ -155,12 +184,47 @@ def _point(
         if inputs and not of_curve(name):  # hundreds of points, each with an interval
             alike.setdefault(known.tobytes(), {})[name] = values
     indices: dict[str, SobolIndices | None] = {}
+    moved_by: dict[str, dict[str, float]] = {}
     for mask, of_name in alike.items():
         of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
         columns = np.stack(list(of_name.values()), axis=1)
         indices |= dict(zip(of_name, indices_of_metrics(of_members, columns), strict=True))
+        moved_by |= _moved_by(of_members, of_name)
     shares = {name: of for name in metrics if (of := indices.get(name)) is not None}
-    return PointEnsemble(members[0].point, members[0].settings, metrics, shares)
+    return PointEnsemble(members[0].point, members[0].settings, metrics, shares, moved_by)
+
+
+def _moved_by(
+    inputs: Mapping[str, Float64Array], metrics: Mapping[str, Float64Array]
+) -> dict[str, dict[str, float]]:
+    """Return the rank correlations that stand out, the largest first; of draws of one number."""
+    from scipy.stats import rankdata, t
+
+    def ranked(of: Mapping[str, Float64Array]) -> Any:
+        ranks = rankdata(np.stack(list(of.values())), axis=1)
+        ranks -= ranks.mean(axis=1, keepdims=True)
+        size = np.linalg.norm(ranks, axis=1, keepdims=True)
+        return ranks / np.where(size > 0, size, np.inf)
+
+    single = {key: x[:, 0] for key, x in inputs.items() if x.shape[1] == 1}
+    n = next(iter(single.values())).size if single else 0
+    if n < LEAST_RUNS:
+        return {}
+    by_chance = t.ppf(1 - BY_CHANCE / (2 * len(single)), n - 2)
+    least = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
+    found = zip(metrics, ranked(metrics) @ ranked(single).T, strict=True)
+    return {
+        name: {
+            k: float(rho)
+            for rho, k in sorted(zip(of, single, strict=True), key=_size)
+            if abs(rho) > least
+        }
+        for name, of in found
+    }
+
+
+def _size(found: tuple[float, str]) -> float:
+    return -abs(found[0])
 
 
 def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
@@ -209,6 +273,9 @@ def _rows(ensemble: Ensemble) -> Iterator[dict[str, Any]]:
     for point in ensemble.points:
         for name, metric in point.metrics.items():
             row: dict[str, Any] = {"point": point.point, "metric": name, **asdict(metric)}
+            if ensemble.draws:
+                moved = point.moved_by.get(name, {}).items()
+                row["moved_by"] = ", ".join(f"{key} ({rho:+.2f})" for key, rho in moved)
             indices = point.shares.get(name)
             for key in keys:
                 row[f"share.{key}"] = indices.share[key] if indices else None

@@ -258,6 +258,7 @@ def ensemble(
     *,
     seeds: int | None = None,
     accuracy: float | None = None,
+    assumed: bool = False,
     **options: Any,
 ) -> SweepResult:
     """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread.
@@ -272,7 +273,10 @@ def ensemble(
         Number of seeds of each point; those of the sweep by default.
     accuracy : float, optional
         Relative half width to reach, 0-1, from which the number of seeds that it needs follows.
+    assumed : bool
+        Draw what a scenario leaves to assumptions from its ranges; see `Scenario.ranges`.
     **options : object
         Arguments of `sweep`.
     """
-    return sweep(load_ensemble(asked, seeds, accuracy), out, **options)
+    profiles = options.get("profiles", ())
+    return sweep(load_ensemble(asked, seeds, accuracy, assumed, profiles), out, **options)

@@ -71,7 +71,7 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
             f"runs, more than --max-runs {max_runs:,}; take fewer values or raise --max-runs"
         )
     seeds = sweep.spec.seed_list(sweep.base.seed)
-    base = sweep.base.model_dump(mode="json")
+    base = unset = sweep.base.model_dump(mode="json")
     for key, value in sweep.spec.set.items():
         base = with_value(base, key, value, partial(sweep.where, ("set", key)))
     reader, folder = InputReader(), sweep.base.folder.resolve()
@@ -83,7 +83,7 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
             data = with_value(data, key, value, partial(sweep.where, key_path))
         for seed in seeds:
             try:
-                of_seed, drawn, keys = _drawn(sweep, data, seed)
+                of_seed, drawn, keys = _drawn(sweep, data, seed, unset)
                 of_seed = {**of_seed, "seed": seed}
                 where = partial(_where, sweep, of_seed, changes)
                 scenario = scenario_from_dict(of_seed, where).beside(folder)
@@ -187,7 +187,7 @@ def axis_columns(axes: Sequence[SweepAxis]) -> list[str]:
 
 
 def _drawn(
-    sweep: Sweep, data: dict[str, Any], seed: int
+    sweep: Sweep, data: dict[str, Any], seed: int, base: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
     """Return the data with the seed's drawn values, the drawn numbers and their keys."""
     numbers: dict[str, float] = {}
@@ -195,7 +195,9 @@ def _drawn(
     for key, draw in sweep.spec.draw.items():
         rng = stream(seed, "ensemble", key)
         try:
-            before = _as_in(sweep.base, key, get_value(data, key))
+            before = get_value(data, key)
+            if isinstance(get_value(base, key), float) and isinstance(before, int):
+                before = float(before)  # it stays one
             value, drawn = draw.draw(rng, before)
         except InputError as error:
             raise ScenarioError([f"{sweep.where(('draw', key))}: {error}"]) from error
@@ -204,12 +206,6 @@ def _drawn(
             column = f"draw.{key}.{name}" if name else f"draw.{key}"
             numbers[column], keys[column] = number, key
     return data, numbers, keys
-
-
-def _as_in(base: Scenario, key: str, value: Any) -> Any:
-    """Return a whole number as float where the base scenario has a float, so that it stays one."""
-    there = get_value(base.model_dump(mode="json"), key)
-    return float(value) if isinstance(there, float) and isinstance(value, int) else value
 
 
 def run_hash(scenario: Scenario, inputs: Inputs) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -14,10 +14,14 @@ from pydantic import BaseModel
 
 from diploee.errors import MOST_PROBLEMS, Brief, ScenarioError, did_you_mean, one_of
 from diploee.files.places import find_shipped, shipped_folder
+from diploee.inputs import InputReader
 from diploee.plain_data import KeyPath, checked
+from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 from diploee.scenario.loading import find_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+from diploee.site import settle
+from diploee.sweeps.draws import Uniform
 from diploee.sweeps.spec import SweepSpec, groups_of, spec_problems
 
 DEFAULT_SEEDS = 20
@@ -114,7 +118,11 @@ def sweep_from_dict(
 
 
 def load_ensemble(
-    name_or_path: str | Path, n_seeds: int | None = None, accuracy: float | None = None
+    name_or_path: str | Path,
+    n_seeds: int | None = None,
+    accuracy: float | None = None,
+    assumed: bool = False,
+    profiles: Sequence[str] = (),
 ) -> Sweep:
     """Load a sweep file, or a scenario as a sweep over seeds alone.
 
@@ -126,12 +134,21 @@ def load_ensemble(
         Seeds 0 to n - 1 instead of the file's; 20 for a scenario.
     accuracy : float, optional
         Instead of the file's.
+    assumed : bool
+        Draw each number of a scenario that has a range and that its file does not give, uniform
+        over the range; the site keeps the size that it has with their defaults.
+    profiles : sequence of str
+        Profile folders; none means the shipped ones.
 
     Raises
     ------
     ScenarioError
         If it is neither; one line for each problem.
     """
+    if assumed and _is_sweep(name_or_path):
+        raise ScenarioError(
+            f"--assumed: {name_or_path} is a sweep, whose file says what it draws; give its base"
+        )
     if _is_sweep(name_or_path):
         path = _find_sweep(name_or_path)
         data, lines = load_yaml_with_lines(path, _SUCH_AS)
@@ -145,7 +162,22 @@ def load_ensemble(
         data["seeds"] = n_seeds
     if accuracy is not None:
         data["accuracy"] = accuracy
-    return sweep_from_dict(data, name, folder, source, lines)
+    sweep = sweep_from_dict(data, name, folder, source, lines)
+    return _drawing_assumed(sweep, profiles) if assumed else sweep
+
+
+def _drawing_assumed(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
+    """Return a sweep of the settled site that draws what its file leaves to assumptions."""
+    keys, base = sweep.base.ranges(given=False), sweep.base
+    if not keys:
+        raise ScenarioError(
+            f"--assumed: every number of {sweep.spec.base} that has a range is given; leave it out"
+        )
+    if base.facility.size is not None:
+        base = settle(base, InputReader().load(base, ProfileLibrary.open(*profiles)))
+    within = base.ranges()
+    draw = {key: Uniform(low=within[key][0], high=within[key][1]) for key in keys}
+    return replace(sweep, base=base, spec=sweep.spec.model_copy(update={"draw": draw}))
 
 
 def _is_sweep(name_or_path: str | Path) -> bool:

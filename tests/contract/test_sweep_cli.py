@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import write_scenario
 from command_line import call
 from sweep_builders import N_NODES, UTILIZATION, sweep_file
 
@@ -69,7 +71,25 @@ def test_ensemble_of_a_scenario_shows_seeds_needed(tmp_path: Path, library_folde
     assert ended.code == 0
     assert "spread over 4 seeds" in ended.out
     assert "to 5 %" in ended.out
+    assert re.search(r"metric +min +P50 +max", ended.out)  # of four seeds
     assert json.loads((tmp_path / "out" / "ensemble.json").read_text())["accuracy"] == 0.05
+
+
+@pytest.mark.slow
+def test_ensemble_of_assumptions_names_what_moves_a_metric(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    node = {"facility.node_types.node.ac_power": "air_hgx", "facility.stages": ["pdu"]}
+    write_scenario(tmp_path / "site.yaml", {"duration": "2 h", **node})
+    ended = call(
+        *("ensemble", tmp_path / "site.yaml", "--assumed", "--runs", 24, "--out", tmp_path / "out"),
+        *("--workers", 0, "--profiles", library_folder),
+    )
+    assert ended.code == 0
+    assert re.search(r"metric +P5 +P50 +P95 +moved by", ended.out)
+    words = " ".join(ended.out.split())
+    assert "none stands out" in words
+    assert "fixed_share +0." in words
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import t
 from sweep_builders import UTILIZATION, tiny_sweep
 
 from diploee.outputs import open_run
@@ -21,9 +22,14 @@ IDLE = "facility.node_types.node.idle_power_w"
 def test_seeds_for_the_mean_follow_the_formula() -> None:
     values = np.array([9.0, 10.0, 11.0, 10.0])
     found = spread(values, 0.01)
-    assert found.seeds_for_mean == int(np.ceil((1.959964 * values.std(ddof=1) / 0.1) ** 2))
-    assert found.half_width_mean == pytest.approx(1.959964 * values.std(ddof=1) / 2 / 10)
-    same = spread(np.full(5, 3.0), 0.01)
+    std = values.std(ddof=1)
+    assert found.half_width_mean == pytest.approx(t.ppf(0.975, 3) * std / 2 / 10)
+    n = found.seeds_for_mean
+    assert n is not None
+    assert (
+        t.ppf(0.975, n - 1) * std / np.sqrt(n) <= 0.1 < t.ppf(0.975, n - 2) * std / np.sqrt(n - 1)
+    )
+    same = spread(np.full(20, 3.0), 0.01)
     assert (same.seeds_for_mean, same.seeds_for_p95, same.p5, same.p95) == (2, 2, 3.0, 3.0)
 
 
@@ -109,4 +115,5 @@ def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(folder
         values = summary[summary.point == 0][key]
         row = table.loc[(0, key)]
         assert row.n == 16
-        assert [row.p5, row.p50, row.p95] == np.percentile(values, [5, 50, 95]).tolist()
+        assert [row.p50, row["min"], row["max"]] == np.percentile(values, [50, 0, 100]).tolist()
+        assert pd.isna(row.p5)  # of 16 members
