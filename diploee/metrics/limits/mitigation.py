@@ -3,15 +3,15 @@
 The battery holds ramps, as its stage does; a ramp that is held at every instant keeps limits on
 ramps over any interval, on swings within a window and on changes. Where a limit speaks of
 frequencies, a lag is tried as well, and what takes less of power and an hour's energy is taken. Of
-each control the loosest one is searched with which the load keeps its limits, then the smallest
-power and at that power the smallest energy: at every step the battery's load is checked against all
-limits on ramps, swings, changes, bands and lines, the filtered ones too. The run's event windows
+each control the loosest one is searched with which the load keeps its limits; then the power that
+holds all of it is lowered until 2 % less does not keep them, and the energy likewise: at every step
+the load behind the stage is checked against all limits on ramps, swings, changes, bands and lines,
+the filtered ones too. The run's event windows
 are held as well where they are finer than its series, each from the state that the battery then has
 in it; they are the worst of the run without it. Limits on power, demand and reactive power are not
 sized for; the report on the held load says whether they are kept with it.
 
-What is found is an entry of `facility.stages`, rounded to the safe side. The stage itself is then
-applied to the run's power, and enlarged until the limits are kept behind it.
+What is found is an entry of `facility.stages`, as it was checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import yaml
 
 from diploee.clock import instant_ms
 from diploee.errors import Brief, InputError
-from diploee.facility.base import POWER, Block, Meter, tenth_ms
+from diploee.facility.base import POWER, Block, Values, tenth_ms
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
     BatterySpec,
@@ -36,7 +36,7 @@ from diploee.facility.battery import (
     Store,
     hold,
 )
-from diploee.facility.battery_size import COVERED, MOST_INTERVALS, BatterySize, smallest
+from diploee.facility.battery_size import MOST_INTERVALS, BatterySize, smallest
 from diploee.facility.battery_size import least_battery as least_for
 from diploee.metrics.limits.check import NotAssessable, Shown
 from diploee.metrics.limits.file import LIMITS, Limits
@@ -68,22 +68,14 @@ MARGIN = 1e-6
 ACCURACY = 0.01
 """The ramp or lag is known so well, relatively."""
 
-TENTH_LESS = 0.9
-"""A size that keeps the limits is searched below, until with so much of it they are not kept."""
+LESS = (0.9, 0.98)
+"""Power and energy are lowered by each of these in turn until the limits are not kept."""
 
 STRICTEST = 4**10
 """Ramps slower than the limit by these factors, and lags of these intervals, are tried."""
 
 DIGITS = 4
 """Significant digits of the stage's entry."""
-
-SPARE = 1e-4
-"""A stage is so much larger than what was searched, as runs round their power."""
-
-ENLARGED = 1.02
-"""Power and energy of a stage that does not keep the limits yet are multiplied by this."""
-
-MOST_ENLARGED = 100
 
 _PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 """The stage as it is where a scenario says no more: window of charge, efficiencies, feedback."""
@@ -242,9 +234,10 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         size = BatterySize(0.0, 0.0)
         return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s)
     _check_step(run, stage.needed_step_ms())
-    supply_w, meter = sizing.through(stage)
+    values, meter = sizing.behind(stage), stage.meter()
+    meter.add(Block(0, step_ms, values))
     least, least_report = sizing.least(stage)
-    after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, supply_w)
+    after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, values[POWER])
     return Mitigation(
         stage, _size_of(stage), least, least_report, meter.values(), before, after,
         sizing.window_step_s, is_resized,
@@ -284,8 +277,6 @@ class _Sizing:
             of_window_w = window.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
             self._windows[name] = before, window.step_s, of_window_w
         self.window_step_s = min((step_s for _, step_s, _ in self._windows.values()), default=0.0)
-        windows_w = (of_window_w for *_, of_window_w in self._windows.values())
-        self._range_w = float(max(np.ptp(p) for p in (power_w, *windows_w)))
         if sized_for:
             self.limits = Limits(**sized_for)
             without = check_limits(run, self.limits)
@@ -296,13 +287,10 @@ class _Sizing:
             )
         self._is_kept = not without.not_met
 
-    def through(self, stage: BatterySpec) -> tuple[Float64Array, Meter]:
-        """Return the supply behind the stage, as a run applies it, and what measured it."""
+    def behind(self, stage: BatterySpec) -> Values:
+        """Return the columns of the stage, as a run applies it."""
         block = Block(0, round(self.dt_s * MS_PER_S), {POWER: self.power_w})
-        values, _ = stage.apply(block, stage.start())
-        meter = stage.meter()
-        meter.add(Block(0, block.dt_ms, values))
-        return values[POWER], meter
+        return stage.apply(block, stage.start())[0]
 
     def least(self, stage: BatterySpec) -> tuple[BatterySize | None, LimitReport | None]:
         """Return what any control needs over the worst day, and the verdict on its supply."""
@@ -377,42 +365,49 @@ class _Sizing:
         """Return the stage of the smallest power and an hour's energy; None if none is needed."""
         if self._is_kept:
             return None
-        sizes = [(control, self._smallest(control.hold())) for control in self.controls()]
-        control, size = min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
-        for n in range(MOST_ENLARGED):
-            stage = _stage(control, size, (1 + SPARE) * ENLARGED**n)
-            if self._keeps(self.held(stage.hold(), stage.store()), self.through(stage)[0]):
-                return stage
-        raise InputError(
-            f"{self._run.folder}: no battery that holds what was found keeps these limits; look at "
-            "the limits one by one with diploee limits"
+        return min(map(self._smallest, self.controls()), key=lambda of: of.power_mw + of.energy_mwh)
+
+    def _smallest(self, control: BatterySpec) -> BatterySpec:
+        """Return the stage of a control that keeps the limits where a little less does not.
+
+        The verdict is not monotonous in the size: a battery that misses more may keep a limit by
+        chance. What holds all that is asked is lowered, so that a larger one mostly keeps it, too.
+        """
+        asked = control.hold()
+        whole = self.held(asked, _store(BatterySize(np.inf, np.inf)))
+        # Half of the energy each way
+        power_w, half_j = (
+            max(float(np.abs(getattr(of, name)).max()) for of in whole)
+            for name in ("battery_w", "stored_j")
         )
+        whole_size = BatterySize(power_w, 2 * half_j)
+        nominal_mwh = whole_size.energy_mwh / _size_of(_PLAIN).energy_mwh
+        stage, before = _with(control, power_mw=whole_size.power_mw, energy_mwh=nominal_mwh), None
+        if not self._is_kept_behind(stage):
+            raise InputError(
+                f"{self._run.folder}: no battery that holds what was found keeps these limits; "
+                "look at the limits one by one with diploee limits"
+            )
+        while before != (before := stage):
+            for part in LESS:
+                while self._is_kept_behind(less := _with(stage, power_mw=part * stage.power_mw)):
+                    stage = less
+            for part in LESS:
+                while self._is_kept_behind(
+                    less := _with(stage, energy_mwh=part * stage.energy_mwh)
+                ):
+                    stage = less
+        return stage
 
-    def _smallest(self, asked: Hold) -> BatterySize:
-        """Return the smallest power that keeps the limits, and at it the smallest usable energy."""
-
-        def keeps(size: BatterySize) -> bool:
-            held = self.held(asked, _store(size))
-            # One that holds all that is asked gives the supply that was found to keep the limits.
-            missed_w = max(float(part.uncovered_w.max()) for part in held)
-            return missed_w <= COVERED * self._range_w or self._keeps(held)
-
-        def most(power_w: float, values: str) -> float:
-            held = self.held(asked, _store(BatterySize(power_w, np.inf)))
-            return max(float(np.abs(getattr(part, values)).max()) for part in held)
-
-        power_w = _least_kept(lambda p: keeps(BatterySize(p, np.inf)), most(np.inf, "battery_w"))
-        # Half of it each way, a hair more as its middle rounds otherwise than nothing does.
-        most_j = 2 * most(power_w, "stored_j") * (1 + MARGIN)
-        return BatterySize(power_w, _least_kept(lambda e: keeps(BatterySize(power_w, e)), most_j))
+    def _is_kept_behind(self, stage: BatterySpec) -> bool:
+        held = self.held(stage.hold(), stage.store())
+        return self._keeps(held, self.behind(stage)[POWER])
 
 
-def _stage(control: BatterySpec, size: BatterySize, factor: float) -> BatterySpec:
-    """Return the stage of a control and a size, enlarged and rounded up."""
-    nominal_mwh = size.energy_mwh / _size_of(_PLAIN).energy_mwh
-    sizes = {"power_mw": size.power_mw, "energy_mwh": nominal_mwh}
+def _with(control: BatterySpec, **sizes: float) -> BatterySpec:
+    """Return the stage of a control with sizes, rounded up."""
     return control.model_copy(
-        update={name: _rounded(value * factor, np.ceil) for name, value in sizes.items()}
+        update={name: _rounded(value, np.ceil) for name, value in sizes.items()}
     )
 
 
@@ -445,15 +440,6 @@ def _rounded(value: float, way: Callable[[float], float]) -> float:
     """Return a positive value to the digits of an entry, up or down."""
     unit = 10.0 ** (np.floor(np.log10(value)) - DIGITS + 1)
     return float(f"{way(value / unit) * unit:.{DIGITS}g}")
-
-
-def _least_kept(keeps: Callable[[float], bool], most: float) -> float:
-    """Return a size that keeps the limits where a tenth less does not."""
-    found = smallest(keeps, most)
-    # The verdict need not be monotonous in the size, as the search has it.
-    while keeps(TENTH_LESS * found):
-        found = smallest(keeps, TENTH_LESS * found)
-    return found
 
 
 def _ramps_asked_for(limits: Limits, shown: Shown) -> Hold:

@@ -16,7 +16,7 @@ import diploee
 from diploee.clock import RunClock
 from diploee.errors import ScenarioError
 from diploee.facility import Block, Site
-from diploee.facility.base import Stages
+from diploee.facility.base import StageMeters, Stages, numbered
 from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles, Hold, Store, hold
 from diploee.facility.battery_size import COVERED, BatterySize, least_battery, smallest
 
@@ -243,6 +243,25 @@ def test_peak_is_shaved_as_long_as_the_energy_lasts(target_mw: float, uncovered_
     # It is filled again, but not beyond the target: an hour of what is free below it.
     filled = 0.95 * (target_mw - 8) / 2
     assert found["battery_state_of_charge"][-1] == pytest.approx(filled, abs=1e-3)
+
+
+def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
+    # An hour 3 MW above 8: of 9 MW as the target the first gives its 1 MW, the second the rest.
+    load_w = np.repeat([8.0, 11.0, 8.0], [60, 60, 240]) * MW
+    specs = numbered([battery(1, 2, peak_shaving={"target_mw": 9}) for _ in range(2)])
+    site = Site(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
+    stages = Stages([spec.open(site) for spec in specs])
+    (passed,) = stages.through(iter([Block(0, 60_000, {"facility_power_w": load_w})]))
+    meters = StageMeters(stages, ())
+    meters.add(passed)
+    assert passed.columns["facility_power_w"].max() == pytest.approx(9 * MW)
+    for name, column in (("battery", "battery_power_w"), ("battery_2", "battery_2_power_w")):
+        power_w, found = passed.columns[column], meters.blocks()[name]
+        assert found["discharged_mwh"] == pytest.approx(1) and (power_w[60:120] == MW).all()
+        taken_mwh = -np.minimum(power_w, 0).sum() / 60 / MW
+        # 1 / 0.95 left its 2 MWh; most of it, over 0.95, comes back within 4 h.
+        assert 0.8 < taken_mwh * 0.95**2 < 1
+        assert found["equivalent_full_cycles"] == pytest.approx((1 + taken_mwh) / 4)
 
 
 def test_it_charges_and_discharges_in_its_hours() -> None:
