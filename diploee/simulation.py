@@ -377,7 +377,7 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
     ) | serving_entries(line.plans, inputs.curves)
 
 
-START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = 1.7, 1.7, 0.6e-3, 2.3e-6
+START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = 1.7, 1.7, 0.25e-3, 2.3e-6
 S_PER_PIECE, S_PER_PIECE_MATCHED = 1.3e-6, 0.8e-6
 S_PER_JOB: dict[Engine, float] = {"simpy": 7.2e-6, "compiled": 2.1e-6}
 """To start, with what services load; per span that a stream draws, per interval of a pool, per
@@ -506,7 +506,8 @@ def _forecast(
         of_step_s += S_PER_STEP_OF_JOBS * len({stream.pool for stream in scenario.streams.values()})
         of_step_s += S_PER_STEP_OF_LIMITS * n_watched
         time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
-    n_kept = min(n_jobs, MOST_KEPT * len(scenario.streams))
+    kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
+    n_kept = min(n_jobs, MOST_KEPT * kept_from)
     window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)
     memory_b: float = (
         B_PER_PIECE * n_pieces + B_PER_PIECE_MATCHED * n_matched + B_PER_KEPT_JOB * n_kept

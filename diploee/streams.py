@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 
 def stream(seed: int, *name: str | int) -> np.random.Generator:
@@ -14,3 +16,10 @@ def stream(seed: int, *name: str | int) -> np.random.Generator:
     n_bytes = 4 * max(1, -(-seed.bit_length() // 32))
     words = np.frombuffer(seed.to_bytes(n_bytes, "little") + digest, dtype="<u4")
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
+
+
+def random_each(
+    rngs: Iterable[np.random.Generator], counts: Iterable[int]
+) -> npt.NDArray[np.float64]:
+    """Return uniform random numbers (0-1), a number of them from each of some generators."""
+    return np.concatenate([rng.random(n) for rng, n in zip(rngs, counts, strict=True)])

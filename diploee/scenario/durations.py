@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Annotated, cast
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
 from diploee.model import Model, Share, check_probabilities, optional
+from diploee.streams import random_each
 from diploee.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
@@ -94,14 +96,20 @@ class DurationModel(Model):
         numpy.ndarray, shape (n,), float64
             Durations [s], within `min_s` and `max_s`, times `scale`.
         """
-        levels = rng.random(n)
+        return self.draw_each([rng], [n])
+
+    def draw_each(
+        self, rngs: Sequence[np.random.Generator], counts: Collection[int]
+    ) -> Float64Array:
+        """Return what `draw` has of each of some generators, one after another [s]."""
+        levels = random_each(rngs, counts)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
         parts = self._parts()
         edges = np.cumsum(parts[0])
         part = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
-        drawn = np.exp(parts[1][part] + parts[2][part] * rng.standard_normal(n))
-        return self._clipped(drawn)
+        normal = np.concatenate([g.standard_normal(n) for g, n in zip(rngs, counts, strict=True)])
+        return self._clipped(np.exp(parts[1][part] + parts[2][part] * normal))
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
         """Return the probability that a job lasts at most so long.

@@ -4,8 +4,8 @@ One set of random numbers is drawn and thinned: every candidate job carries a ma
 the list if its mark lies below the daily job count. The list grows with the count, job by job, so
 that the estimated utilization is monotone and the bisection can't oscillate.
 
-Candidates are drawn span by span (`DRAW_MS`) and layer by layer, each span of a layer from random
-streams of its own: a span can be drawn again at any time, and no more than one must be held.
+Candidates are drawn some spans (`DRAW_MS`) at a time and layer by layer, each span of a layer from
+random streams of its own: it can be drawn again at any time, and no more than one must be held.
 Jobs that are submitted together, as an array, have run times that are alike.
 """
 
@@ -34,8 +34,8 @@ from diploee.profiles import PowerProfile
 from diploee.scenario import DurationModel, JobClass, JobStream
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.schedule.context import DRAW_MS, JobTable
-from diploee.streams import stream
-from diploee.tables import Float64Array, Int32Array, Int64Array, concat
+from diploee.streams import random_each, stream
+from diploee.tables import Float64Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S
 
 LAYER_MARGIN = 1.05
@@ -54,8 +54,11 @@ MARKS = 1 << 32
 BINS = 1 << 20
 """Number of bins into which the bisection on the list resolves a layer's marks."""
 
+AT_ONCE = 50_000
+"""Candidates that the bisection on the list draws at a time."""
+
 MOST_KEPT = 1_000_000
-"""Most candidates of a stream that are kept, not drawn again, some 60 bytes each."""
+"""Most candidates that the bisection on the schedule keeps, some 60 bytes each."""
 
 Batches = Mapping[tuple[str, str], PowerProfile]
 """One batch of each class of offline inference, by the names of stream and class."""
@@ -71,7 +74,7 @@ class DrawnJobs(JobSource):
         self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
     ) -> None:
         super().__init__(spec, frame)
-        self._rates = stream_rates(spec, frame)
+        self._rates = stream_rates(spec, frame).cut_at(np.array(frame.spans) * DRAW_MS)
         self.classes = _stream_classes(spec, frame, builder, batches)
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
         per_node = frame.slots_per_node
@@ -93,7 +96,9 @@ class DrawnJobs(JobSource):
                 f"than one job, which takes {of_a_job:.3g} of the pool's node time on average; "
                 "raise the target to that or above, or lengthen the run"
             )
-        self._kept: dict[tuple[int, int], Candidates] | None = {} if simulated < MOST_KEPT else None
+        self._kept: dict[tuple[int, range], Candidates] | None = None
+        if spec.match == "simulated" and simulated < MOST_KEPT:
+            self._kept = {}
         self._n_layers, self._threshold = 1, MARKS
         self._steps, self._simulated = 0, 0.0
 
@@ -120,10 +125,11 @@ class DrawnJobs(JobSource):
             raise ValueError("match: simulated needs a function that simulates")
         else:
             self._match_simulated(target, simulated)
+            self._kept = None
 
-    def _draws(self) -> Iterator[JobTable]:
-        for span in self._frame.spans:
-            yield self._jobs_of(span, self._n_layers, self._threshold)
+    def _draws(self, n_spans: int) -> Iterator[JobTable]:
+        for spans in self._frame.batches(n_spans):
+            yield self._jobs_of(spans, self._n_layers, self._threshold)
 
     def match(self) -> StreamMatch:
         """Return how the daily job count was found, and what the list or the schedule reached."""
@@ -140,12 +146,13 @@ class DrawnJobs(JobSource):
         """Bisect on the node time that the list asks for, summed by mark in one pass a layer."""
         of_bins = np.empty(0, dtype=np.int64)
         n_candidates = 0
+        at_once = max(1, int(AT_ONCE * MS_PER_DAY / DRAW_MS / self._layer_jobs_per_day))
 
         def add_layer(n_layers: int) -> float:
             nonlocal of_bins, n_candidates
             sums = np.zeros(BINS, dtype=np.int64)
-            for span in self._frame.spans:
-                jobs, mark = self._candidates(n_layers - 1, span)
+            for spans in self._frame.batches(at_once):
+                jobs, mark = self._draw(n_layers - 1, spans)
                 asked_ms = node_ms(jobs, self._frame.clock.horizon_ms)
                 np.add.at(sums, mark % MARKS // (MARKS // BINS), asked_ms)
                 n_candidates += len(jobs)
@@ -172,7 +179,7 @@ class DrawnJobs(JobSource):
         def utilization(threshold: float) -> float:
             kept = int(threshold)
             return simulated(
-                self._jobs_of(span, self._n_layers, kept) for span in self._frame.spans
+                self._jobs_of(span, self._n_layers, kept) for span in self._frame.batches(1)
             )
 
         def add_layer(n_layers: int) -> float:
@@ -214,83 +221,93 @@ class DrawnJobs(JobSource):
             "use narrower or shorter jobs"
         )
 
-    def _jobs_of(self, span: int, n_layers: int, threshold: int) -> JobTable:
-        """Return the jobs of a span with marks below a threshold, in the order of submission."""
+    def _jobs_of(self, spans: range, n_layers: int, threshold: int) -> JobTable:
+        """Return the jobs of spans with marks below a threshold, in the order of submission."""
         kept = []
         for layer in range(n_layers):
-            jobs, mark = self._candidates(layer, span)
+            jobs, mark = self._candidates(layer, spans)
             kept.append(jobs.take(mark < threshold) if threshold < (layer + 1) * MARKS else jobs)
         joined = concat(kept)
         return joined if n_layers == 1 else joined.take(np.argsort(joined.submit_ms, kind="stable"))
 
-    def _candidates(self, layer: int, span: int) -> Candidates:
+    def _candidates(self, layer: int, spans: range) -> Candidates:
         if self._kept is None:
-            return self._draw(layer, span)
-        if (layer, span) not in self._kept:
-            self._kept[layer, span] = self._draw(layer, span)
-        return self._kept[layer, span]
+            return self._draw(layer, spans)
+        if (layer, spans) not in self._kept:
+            self._kept[layer, spans] = self._draw(layer, spans)
+        return self._kept[layer, spans]
 
-    def _draw(self, layer: int, span: int) -> Candidates:
-        """Draw a span's candidates of one layer, in the order of submission, and their marks."""
-        frame = self._frame
-        date_ms = frame.clock.date_ms(span * DRAW_MS)
-        rng = stream(frame.seed, "workload", frame.name, layer, date_ms)
-        rates = self._rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
+    def _draw(self, layer: int, spans: range) -> Candidates:
+        """Draw the candidates of spans of one layer, in the order of submission, and their marks.
+
+        Only the random numbers come span by span, from generators of their own.
+        """
+        frame, edges = self._frame, self._edges
+        names = [(layer, frame.clock.date_ms(span * DRAW_MS)) for span in spans]
+        rngs = [stream(frame.seed, "workload", frame.name, *name) for name in names]
+        rates = self._rates.between(spans.start * DRAW_MS, spans.stop * DRAW_MS)
         per_day = self._layer_jobs_per_day
         if self._arrays:  # an array is one submission
-            per_day *= self._edges[-1] / sum(c.job_class.probability for c in self.classes)
-        submit_ms = np.sort(draw_submissions(rng, rates, per_day))
-        n_jobs = submit_ms.size
+            per_day *= edges[-1] / sum(c.job_class.probability for c in self.classes)
+        submit_ms, counts = draw_submissions(rngs, rates, per_day)
         # The jobs with marks below x are a Poisson process of x / MARKS times the rate of a layer
         # (thinning, Lewis and Shedler 1979); more jobs a day keep all jobs of fewer.
-        mark = layer * MARKS + rng.integers(0, MARKS, n_jobs)
-
-        edges = self._edges
-        drawn = np.searchsorted(edges[:-1] / edges[-1], rng.random(n_jobs), side="right")
-        array = None
+        mark = layer * MARKS + np.concatenate(
+            [rng.integers(0, MARKS, n) for rng, n in zip(rngs, counts, strict=True)]
+        )
+        drawn = np.searchsorted(edges[:-1] / edges[-1], random_each(rngs, counts), side="right")
+        span, array = np.repeat(np.arange(len(spans)), counts), np.arange(submit_ms.size)
         if self._arrays:
-            of_sizes = stream(frame.seed, "workload", frame.name, "arrays", layer, date_ms)
-            sizes = _draw_sizes([c.job_class for c in self.classes], drawn, of_sizes)
-            array = np.repeat(np.arange(n_jobs), sizes)
-            submit_ms, mark, drawn, n_jobs = submit_ms[array], mark[array], drawn[array], array.size
-        profile_id = draw_profiles(self.classes, drawn, rng)
-        startup_ms = self._startups_ms(n_jobs, layer, date_ms)
+            of_sizes = (stream(frame.seed, "workload", frame.name, "arrays", *n) for n in names)
+            level = random_each(of_sizes, counts)
+            array = np.repeat(array, _sizes([c.job_class for c in self.classes], drawn, level))
+            submit_ms, mark, drawn, span = (x[array] for x in (submit_ms, mark, drawn, span))
+            counts = np.bincount(span, minlength=len(spans)).tolist()
+        profile_id = draw_profiles(self.classes, drawn, random_each(rngs, counts))
+        startup_ms = self._startups_ms(dict(zip(names, counts, strict=True)))
+        duration_ms: Int64Array = self._duration_ms[profile_id]
+        self._draw_durations(duration_ms, names, drawn, span, array)
         jobs = self._jobs(
             submit_ms,
             n_nodes=self._class_n_nodes[drawn],
-            duration_ms=self._durations_ms((layer, date_ms), drawn, profile_id, array) + startup_ms,
+            duration_ms=duration_ms + startup_ms,
             class_id=drawn.astype(np.int16),
             profile_id=profile_id,
             startup_ms=startup_ms,
-            power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
+            power_factor=np.full(submit_ms.size, frame.node_type.busy_power_factor),
             priority=self._class_priority[drawn],
         )
         return jobs, mark
 
-    def _durations_ms(
+    def _draw_durations(
         self,
-        of: tuple[int, int],
+        duration_ms: Int64Array,
+        names: Sequence[tuple[int, int]],
         drawn: Int64Array,
-        profile_id: Int32Array,
-        array: Int64Array | None,
-    ) -> Int64Array:
-        """Return the run times: those of the profiles, or drawn where the class says how."""
-        duration_ms: Int64Array = self._duration_ms[profile_id]
-        size = None if array is None else np.bincount(array)[array]
+        span: Int64Array,
+        array: Int64Array,
+    ) -> None:
+        """Draw run times in place of the profiles' where the class of a job says how."""
+        frame, size = self._frame, np.bincount(array)[array]
         for row, c in enumerate(self.classes):
-            if (model := c.job_class.duration) is not None:
-                rows = np.flatnonzero(drawn == row)
-                rng = stream(self._frame.seed, "duration", self._frame.name, c.job_class.name, *of)
-                if array is not None and size is not None and (alike := c.job_class.arrays):
-                    together = rows[size[rows] > 1]
-                    drawn_s = _draw_alike(
-                        alike.duration or model, alike.run_time_correlation, array[together], rng
-                    )
-                    duration_ms[together] = np.maximum(np.rint(drawn_s * MS_PER_S), 1)
-                    rows = rows[size[rows] == 1]
-                drawn_ms = np.rint(model.draw(rng, rows.size) * MS_PER_S)
-                duration_ms[rows] = np.maximum(drawn_ms, 1)
-        return duration_ms
+            if (model := c.job_class.duration) is None:
+                continue
+            rows = np.flatnonzero(drawn == row)
+            name = ("duration", frame.name, c.job_class.name)
+            rngs = [stream(frame.seed, *name, *of_span) for of_span in names]
+            if (alike := c.job_class.arrays) is not None:
+                together, rows = rows[size[rows] > 1], rows[size[rows] == 1]
+                drawn_s = _draw_alike(
+                    alike.duration or model,
+                    alike.run_time_correlation,
+                    array[together],
+                    span[together],
+                    rngs,
+                )
+                duration_ms[together] = np.maximum(np.rint(drawn_s * MS_PER_S), 1)
+            counts = np.bincount(span[rows], minlength=len(rngs)).tolist()
+            drawn_ms = np.rint(model.draw_each(rngs, counts) * MS_PER_S)
+            duration_ms[rows] = np.maximum(drawn_ms, 1)
 
     def _expected_jobs_per_day(self) -> float:
         if self._stream.jobs_per_day is not None:
@@ -355,11 +372,8 @@ def _batch_class(
     return StreamClass(frame.name, timed, profile_ids)
 
 
-def _draw_sizes(
-    classes: Sequence[JobClass], class_id: Int64Array, rng: np.random.Generator
-) -> Int64Array:
-    """Draw how many jobs each submission has."""
-    level = rng.random(class_id.size)
+def _sizes(classes: Sequence[JobClass], class_id: Int64Array, level: Float64Array) -> Int64Array:
+    """Return how many jobs each submission has, by a random number of 0-1."""
     sizes = np.ones(class_id.size, dtype=np.int64)
     for row, job_class in enumerate(classes):
         if (arrays := job_class.arrays) is None:
@@ -373,13 +387,19 @@ def _draw_sizes(
 
 
 def _draw_alike(
-    model: DurationModel, correlation: float, array: Int64Array, rng: np.random.Generator
+    model: DurationModel,
+    correlation: float,
+    array: Int64Array,
+    span: Int64Array,
+    rngs: Sequence[np.random.Generator],
 ) -> Float64Array:
     """Draw run times that correlate within arrays: a Gaussian copula, one factor per array."""
     from scipy.special import ndtr
 
     first = np.diff(array, prepend=-1) != 0
-    common = rng.standard_normal(int(first.sum()))[np.cumsum(first) - 1]
-    own = rng.standard_normal(array.size)
-    score = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+    common, own = (
+        np.concatenate([rng.standard_normal(n) for rng, n in zip(rngs, counts, strict=True)])
+        for counts in (np.bincount(x, minlength=len(rngs)) for x in (span[first], span))
+    )
+    score = np.sqrt(correlation) * common[np.cumsum(first) - 1] + np.sqrt(1 - correlation) * own
     return model.quantile(np.clip(ndtr(score), 1e-15, 1 - 1e-15))

@@ -74,6 +74,17 @@ class HourlyRates:
         rate: Float64Array = np.interp(times_ms, self.nodes_ms, self.at_nodes)
         return rate
 
+    def cut_at(self, times_ms: Int64Array) -> HourlyRates:
+        """Return the same rates, with hours that are cut at times as well."""
+        inside = times_ms[(times_ms > self.edges_ms[0]) & (times_ms < self.edges_ms[-1])]
+        edges_ms, nodes_ms = (np.setdiff1d(inside, x) for x in (self.edges_ms, self.nodes_ms))
+        at = np.searchsorted(self.nodes_ms, nodes_ms)
+        return HourlyRates(
+            np.sort(np.concatenate([self.edges_ms, edges_ms])),
+            np.insert(self.nodes_ms, at, nodes_ms),
+            np.insert(self.at_nodes, at, self.at(nodes_ms)),
+        )
+
     def between(self, begin_ms: int, end_ms: int) -> HourlyRates:
         """Return the part of the span between two times; hours that they cut are partial."""
         begin_ms = max(begin_ms, int(self.edges_ms[0]))

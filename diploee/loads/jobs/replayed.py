@@ -109,11 +109,11 @@ class ReplayedJobs(JobSource):
                 f"({self._span_text()}); change start, or set align: start"
             )
 
-    def _draws(self) -> Iterator[JobTable]:
-        """Yield the jobs of all repetitions within the run, span by span."""
+    def _draws(self, n_spans: int) -> Iterator[JobTable]:
+        """Yield the jobs of all repetitions within the run, some spans at a time."""
         ahead, tiles = JobTable.empty(), list(self._tiles)
-        for span in self._frame.spans:
-            end_ms = (span + 1) * DRAW_MS
+        for spans in self._frame.batches(n_spans):
+            end_ms = spans.stop * DRAW_MS
             while tiles and self._first_ms + tiles[0] * self._period_ms < end_ms + MAX_SHIFT_MS:
                 ahead = concat([ahead, self._tile(tiles.pop(0))])
             if (np.diff(ahead.submit_ms) < 0).any():
@@ -130,10 +130,10 @@ class ReplayedJobs(JobSource):
         jobs = replace(
             logged,
             submit_ms=submit_ms,
-            profile_id=draw_profiles(self.classes, logged.class_id, rng),
+            profile_id=draw_profiles(self.classes, logged.class_id, rng.random(rows.size)),
             # A logged run time reaches from allocation to end: the start-up is a part of it, of
             # short jobs half at most.  ASSUMPTION [J]: they have started.
-            startup_ms=np.minimum(self._startups_ms(rows.size, tile), logged.duration_ms // 2),
+            startup_ms=np.minimum(self._startups_ms({(tile,): rows.size}), logged.duration_ms // 2),
         )
         inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
         if not self.spec.repeat:

@@ -32,7 +32,7 @@ from diploee.profiles.flat import flat_profile
 from diploee.profiles.smoothing import smoothed
 from diploee.scenario import DurationModel, JobClass, JobStream, Scenario
 from diploee.schedule.context import DRAW_MS, JobTable
-from diploee.streams import stream
+from diploee.streams import random_each, stream
 from diploee.tables import Float64Array, Int32Array, Int64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 
@@ -74,6 +74,11 @@ class StreamFrame:
     def spans(self) -> range:
         """Numbers of the spans that are drawn."""
         return draw_spans(self.clock)
+
+    def batches(self, n_spans: int) -> Iterator[range]:
+        """Yield the numbers of the spans that are drawn, a number of them at a time."""
+        for first in range(0, len(self.spans), n_spans):
+            yield self.spans[first : first + n_spans]
 
     @property
     def n_days(self) -> float:
@@ -152,20 +157,20 @@ class JobSource(ABC):
     def settle(self, simulated: Utilization | None) -> None:  # noqa: B027
         """Find how many jobs are submitted; `simulated` is needed by ``match: simulated``."""
 
-    def draws(self) -> Iterator[JobTable]:
-        """Yield the jobs of each span of `DRAW_MS`, in the order of submission.
+    def draws(self, n_spans: int) -> Iterator[JobTable]:
+        """Yield the jobs of each `n_spans` spans of `DRAW_MS`, in the order of submission.
 
         `class_id` is an index into `classes`; `job_id` is set where the streams are joined.
         """
         self._n_jobs = self._listed_ms = 0
-        for jobs in self._draws():
+        for jobs in self._draws(n_spans):
             self._n_jobs += int(np.count_nonzero(jobs.submit_ms >= 0))
             self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
             yield jobs
             del jobs  # before the next are drawn
 
     @abstractmethod
-    def _draws(self) -> Iterator[JobTable]: ...
+    def _draws(self, n_spans: int) -> Iterator[JobTable]: ...
 
     def match(self) -> StreamMatch:
         """Return how the number of jobs was found; known once `draws` was gone through."""
@@ -188,13 +193,16 @@ class JobSource(ABC):
             **columns,
         )
 
-    def _startups_ms(self, n_jobs: int, *names: int) -> Int32Array:
-        """Draw the time from allocation to the first power above idle; 0 if the stream has none."""
+    def _startups_ms(self, n_jobs: Mapping[tuple[int, ...], int]) -> Int32Array:
+        """Draw the time from allocation to the first power above idle; 0 if the stream has none.
+
+        `n_jobs` has how many jobs are drawn from each random stream, by its name.
+        """
         startup: DurationModel | None = self._stream.startup
         if startup is None:
-            return np.zeros(n_jobs, dtype=np.int32)
-        rng = stream(self._frame.seed, "startup", self.name, *names)
-        drawn_ms = startup.draw(rng, n_jobs) * MS_PER_S
+            return np.zeros(sum(n_jobs.values()), dtype=np.int32)
+        rngs = [stream(self._frame.seed, "startup", self.name, *name) for name in n_jobs]
+        drawn_ms = startup.draw_each(rngs, n_jobs.values()) * MS_PER_S
         return np.rint(np.minimum(drawn_ms, LONGEST_STARTUP_MS)).astype(np.int32)
 
 
@@ -210,11 +218,11 @@ def node_ms(jobs: JobTable, horizon_ms: int) -> Int64Array:
 
 
 def draw_profiles(
-    classes: Sequence[StreamClass], class_id: npt.NDArray[np.integer], rng: np.random.Generator
+    classes: Sequence[StreamClass], class_id: npt.NDArray[np.integer], level: Float64Array
 ) -> Int32Array:
-    """Draw for every job one of its class's profiles, each with the same probability."""
+    """Choose for every job one of its class's profiles evenly, by a random number of 0-1."""
     n_profiles = np.array([len(c.profile_ids) for c in classes])
-    replicate = (rng.random(class_id.size) * n_profiles[class_id]).astype(np.int64)
+    replicate = (level * n_profiles[class_id]).astype(np.int64)
     profile_of = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)
     for row, c in enumerate(classes):
         profile_of[row, : len(c.profile_ids)] = c.profile_ids
@@ -333,20 +341,25 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
     )
 
 
-def draw_submissions(rng: np.random.Generator, rates: HourlyRates, per_day: float) -> Int64Array:
+def draw_submissions(
+    rngs: Sequence[np.random.Generator], rates: HourlyRates, per_day: float
+) -> tuple[Int64Array, list[int]]:
     """Draw a Poisson process: Poisson counts per clock hour, placed within it as the rate goes.
 
-    The submissions [ms] are in the order of the hours, and in none within an hour.
+    Each span of `DRAW_MS` has its generator, and cuts hours. Return the submissions [ms], in order,
+    and how many each span has.
     """
-    of_hours = rates.of_hours
-    n_jobs = rng.poisson(per_day / MS_PER_DAY * of_hours)
+    of_hours, span = rates.of_hours, rates.edges_ms[:-1] // DRAW_MS
+    means = np.split(per_day / MS_PER_DAY * of_hours, np.flatnonzero(np.diff(span)) + 1)
+    of_spans = [rng.poisson(mean) for rng, mean in zip(rngs, means, strict=True)]
+    counts = [int(n.sum()) for n in of_spans]
     # Given their number, the points are independent; the share of the hour's integral that lies
     # before each is uniform.
-    submit_ms = np.empty(int(n_jobs.sum()), dtype=np.int64)
+    submit_ms = np.empty(sum(counts), dtype=np.int64)
     first_piece = np.searchsorted(rates.nodes_ms, rates.edges_ms)
-    before = rng.random(submit_ms.size)
+    before, n_jobs = random_each(rngs, counts), np.concatenate(of_spans)
     _place(before, n_jobs, of_hours, first_piece, rates.nodes_ms, rates.at_nodes, submit_ms)
-    return submit_ms
+    return np.sort(submit_ms), counts
 
 
 @njit()

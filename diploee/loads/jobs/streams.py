@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,14 +87,12 @@ class JobStreams:
         throughout.
         """
         first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
-        of_streams = [source.draws() for source in self._sources]
-        n_jobs, n_spans = 0, len(draw_spans(self._scenario.clock))
-        for first in range(0, n_spans, n_draws):
-            count = min(n_draws, n_spans - first)
+        of_streams = [source.draws(n_draws) for source in self._sources]
+        n_jobs = 0
+        for _ in range(0, len(draw_spans(self._scenario.clock)), n_draws):
             lists = [
                 replace(jobs, class_id=jobs.class_id + first_id)
-                for of_stream, first_id in zip(of_streams, first_class, strict=False)
-                for jobs in [concat(list(islice(of_stream, count)))]
+                for jobs, first_id in zip(map(next, of_streams), first_class, strict=False)
             ]
             jobs = concat(lists) if lists else JobTable.empty()
             if (np.diff(jobs.submit_ms) < 0).any():

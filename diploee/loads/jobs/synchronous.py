@@ -377,14 +377,14 @@ class SynchronousJobs(JobSource):
     def asked_nodes(self) -> float:
         """Nodes that its jobs ask for on average."""
         end_ms = self._frame.clock.horizon_ms
-        return sum(int(node_ms(jobs, end_ms).sum()) for jobs in self._draws()) / end_ms
+        return sum(int(node_ms(jobs, end_ms).sum()) for jobs in self._draws(1)) / end_ms
 
-    def _draws(self) -> Iterator[JobTable]:
+    def _draws(self, n_spans: int) -> Iterator[JobTable]:
         n_nodes = np.array([kind.held_nodes for kind in self._kinds])
         loops = np.array([kind.loops[0] for kind in self._kinds])
         factor = self._frame.node_type.busy_power_factor
-        for span in self._frame.spans:
-            edges_ms = [span * DRAW_MS, (span + 1) * DRAW_MS]
+        for spans in self._frame.batches(n_spans):
+            edges_ms = [spans.start * DRAW_MS, spans.stop * DRAW_MS]
             rows = slice(*np.searchsorted(self._submitted[:, 1], edges_ms).tolist())
             number, submit_ms, duration_ms = self._submitted[rows].T
             entry = (number - 1) % len(self._kinds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -99,38 +99,25 @@ class ServicePlanner:
         Pieces outside of a cap's windows keep their edges and rates to the last bit; one across an
         edge of a window is split.
         """
-        service = list(self.spec.services.values())[row]
-        rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
-        rules = self.rules[row]
-        max_rps, full_rps = rules.max_rate_rps, rules.completion_rate_rps
-        edges_ms = [*self.phases_ms, self.horizon_ms]
+        rate_rps = self._rate_rps(row, mean_rate_rps)
 
         def cut(begin_ms: int, end_ms: int, speed: float) -> tuple[Any, ...]:
-            """Cut the phases of a span where the rate passes a multiple of an instance's."""
-            parts = []
-            for (from_ms, until_ms), nodes in zip(pairwise(edges_ms), self.nodes, strict=True):
-                span_ms = max(begin_ms, from_ms), min(end_ms, until_ms)
-                if span_ms[0] < span_ms[1]:
-                    most = int(nodes[row]) // service.nodes_per_instance
-                    over = self.rates.over(rate_rps, *span_ms)
-                    if service.instance_utilization < 1 and full_rps < np.inf:
-                        # All are up before all are full: from there on requests are unserved.
-                        at_ms, _ = cut_at_crossings(*over, full_rps * speed * max(most, 1), 1)
-                        over = at_ms, np.interp(at_ms, *over)
-                    cut_ms, cut_rps = cut_at_crossings(*over, max_rps * speed, most)
-                    of_all = (np.full(cut_rps.size, value) for value in (most, speed))
-                    parts.append((cut_ms[:-1], cut_rps, *of_all))
+            parts = [
+                (cut_ms[:-1], cut_rps, *(np.full(cut_rps.size, x) for x in (most, speed)))
+                for cut_ms, cut_rps, most in self._cut(row, rate_rps, begin_ms, end_ms, speed)
+            ]
             return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
-        pieces = cut(edges_ms[0], self.horizon_ms, 1.0)
+        from_ms, until_ms = self.phases_ms[0], self.horizon_ms
+        pieces = cut(from_ms, until_ms, 1.0)
         windows_ms, speed = ((), 1.0) if cap is None else (cap.windows_ms, cap.speed)
         for window_ms in windows_ms:
-            begin_ms, end_ms = max(window_ms[0], edges_ms[0]), min(window_ms[1], self.horizon_ms)
+            begin_ms, end_ms = max(window_ms[0], from_ms), min(window_ms[1], until_ms)
             if begin_ms >= end_ms:
                 continue
             first = np.searchsorted(pieces[0], begin_ms)
             last = np.searchsorted(pieces[0], end_ms, side="right") - 1
-            last = pieces[0].size if end_ms == self.horizon_ms else last
+            last = pieces[0].size if end_ms == until_ms else last
             inside = cut(begin_ms, end_ms, speed)
             after = [of_pieces[last:] for of_pieces in pieces]
             after[0] = np.maximum(after[0], end_ms)
@@ -140,9 +127,43 @@ class ServicePlanner:
             )
         return pieces
 
+    def _rate_rps(self, row: int, mean_rate_rps: float) -> Float64Array:
+        """Return the rate of a service at the nodes [1/s]."""
+        probability = list(self.spec.services.values())[row].probability or 0.0
+        return self.rates.of_service(row, probability, mean_rate_rps)
+
+    def _cut(
+        self, row: int, rate_rps: Float64Array, begin_ms: int, end_ms: int, speed: float = 1.0
+    ) -> Iterator[tuple[Int64Array, Float64Array, int]]:
+        """Cut the phases of a span where the rate passes a multiple of an instance's.
+
+        Yield edges [ms] and rates [1/s] of the pieces of each phase, and its most instances.
+        """
+        service, rules = list(self.spec.services.values())[row], self.rules[row]
+        full_rps = rules.completion_rate_rps * speed
+        edges_ms = [*self.phases_ms, self.horizon_ms]
+        for (from_ms, until_ms), nodes in zip(pairwise(edges_ms), self.nodes, strict=True):
+            span_ms = max(begin_ms, from_ms), min(end_ms, until_ms)
+            if span_ms[0] < span_ms[1]:
+                most = int(nodes[row]) // service.nodes_per_instance
+                over = self.rates.over(rate_rps, *span_ms)
+                if service.instance_utilization < 1 and full_rps < np.inf:
+                    # All are up before all are full: from there on requests are unserved.
+                    at_ms, _ = cut_at_crossings(*over, full_rps * max(most, 1), 1)
+                    over = at_ms, np.interp(at_ms, *over)
+                yield *cut_at_crossings(*over, rules.max_rate_rps * speed, most), most
+
     def utilization(self, mean_rate_rps: float) -> float:
         """Return the mean node occupancy of the pool over the run at a mean rate, 0-1 (Eq. 1)."""
-        return self._occupancy(self.serve(mean_rate_rps))
+        if any(rules.remember for rules in self.rules):
+            return self._occupancy(self.serve(mean_rate_rps))
+        node_ms = 0.0
+        for row, service in enumerate(self.spec.services.values()):
+            rate_rps = self._rate_rps(row, mean_rate_rps)
+            for cut_ms, cut_rps, most in self._cut(row, rate_rps, 0, self.horizon_ms):
+                needed = self.rules[row].needed(cut_rps, most)
+                node_ms += service.nodes_per_instance * float(needed @ np.diff(cut_ms))
+        return node_ms / self.standing.node_ms(self.horizon_ms)
 
     def _occupancy(self, served: list[ServedRequests]) -> float:
         served = [of_service.since(0) for of_service in served]
@@ -258,16 +279,14 @@ class ServicePlanner:
             latency_s,
             beyond,
             reserved,
-            self._rise_rps(row, service.probability or 0.0, mean_rps, served.edges_ms),
+            self._rise_rps(row, mean_rps, served.edges_ms),
             cap,
             quantiles_s,
         )
 
-    def _rise_rps(
-        self, row: int, probability: float, mean_rps: float, edges_ms: Int64Array
-    ) -> Float64Array:
+    def _rise_rps(self, row: int, mean_rps: float, edges_ms: Int64Array) -> Float64Array:
         """Return what the offered rate rises by over each piece of time [1/s]."""
-        rate_rps = self.rates.of_service(row, probability, mean_rps)
+        rate_rps = self._rate_rps(row, mean_rps)
         rises = []
         for begin_ms, end_ms in pairwise([*self.phases_ms, self.horizon_ms]):
             of_phase = edges_ms[(edges_ms >= begin_ms) & (edges_ms <= end_ms)]

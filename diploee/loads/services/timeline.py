@@ -38,6 +38,16 @@ class ScalingRules(NamedTuple):
     # nothing waits, what is not served is rejected
     drain_s: float = 0.0
 
+    @property
+    def remember(self) -> bool:
+        """Whether instances depend on more than the rate of the moment."""
+        return bool(self.startup_ms or self.cooldown_ms or self.interval_ms or self.drain_s)
+
+    def needed(self, rate_rps: Float64Array, n_max: int) -> Float64Array:
+        """Return the instances that are up at rates where these rules remember nothing (Eq. 4)."""
+        whole = np.ceil(rate_rps / self.max_rate_rps * (1 - ROUNDING))
+        return np.asarray(np.minimum(np.maximum(whole, self.n_min), n_max))
+
 
 @dataclass(frozen=True, eq=False)
 class ServedRequests:
@@ -89,33 +99,52 @@ def cut_at_crossings(
     n_groups = max(1, min(n_max, MOST_GROUPS))
     group_rps = max_rate_rps * max(1, n_max) / n_groups
     level = np.minimum(rate_rps / group_rps, n_groups + 2.0)  # beyond it nothing changes
-    low, high = np.minimum(level[:-1], level[1:]), np.maximum(level[:-1], level[1:])
-    # A level that is whole but for rounding is passed by none.
-    first = np.floor(low * (1 + ROUNDING)).astype(np.int64) + 1
-    last = np.minimum(np.ceil(high * (1 - ROUNDING)) - 1, n_groups)
-    n_cuts = np.maximum(last.astype(np.int64) - first + 1, 0)
-    before = np.cumsum(n_cuts) - n_cuts
-    step = np.repeat(np.arange(n_cuts.size), n_cuts)
-    number = np.arange(step.size) - before[step]
-    rising = level[1:] >= level[:-1]
-    number = np.where(rising[step], number, n_cuts[step] - 1 - number)
-    rise_rps = np.diff(rate_rps)
-    share = ((first[step] + number) * group_rps - rate_rps[:-1][step]) / rise_rps[step]
-    length_ms = np.diff(nodes_ms)
-    at_ms = nodes_ms[:-1][step] + np.rint(share * length_ms[step]).astype(np.int64)
+    most = int(np.abs(np.diff(np.floor(level))).sum()) + 2 * level.size
+    edges_ms, mean_rps = np.empty(most, dtype=np.int64), np.empty(most)
+    n = _cut(nodes_ms, rate_rps, level, group_rps, n_groups, edges_ms, mean_rps)
+    return edges_ms[: n + 1], mean_rps[:n]
 
-    edges_ms = np.empty(nodes_ms.size + step.size, dtype=np.int64)
-    of_step = np.empty(edges_ms.size, dtype=np.int64)
-    place = np.arange(nodes_ms.size) + np.append(before, step.size)
-    edges_ms[place], of_step[place] = nodes_ms, np.arange(nodes_ms.size)
-    crossing = np.ones(edges_ms.size, dtype=bool)
-    crossing[place] = False
-    edges_ms[crossing], of_step[crossing] = at_ms, step
-    kept = np.append(np.diff(edges_ms) > 0, True)  # of equal times the last, of the later step
-    edges_ms, of_step = edges_ms[kept], of_step[kept][:-1]
-    middle_ms = (edges_ms[:-1] + edges_ms[1:]) / 2 - nodes_ms[of_step]
-    slope = rise_rps / length_ms
-    return edges_ms, rate_rps[of_step] + slope[of_step] * middle_ms
+
+@njit()
+def _cut(
+    nodes_ms: Int64Array,
+    rate_rps: Float64Array,
+    level: Float64Array,
+    group_rps: float,
+    n_groups: int,
+    edges_ms: Int64Array,
+    mean_rps: Float64Array,
+) -> int:
+    """Find the edges, and the mean rate from each to the next; return the number of pieces."""
+    n, last_node = -1, nodes_ms.size - 1
+    node_ms, start_rps, slope = nodes_ms[0], 0.0, 0.0  # of the step of the last edge
+    for k in range(nodes_ms.size):
+        at_ms, n_cuts, first, step = nodes_ms[k], 0, 0, 1
+        rise_rps = length_ms = 0.0
+        if k < last_node:
+            rise_rps, length_ms = rate_rps[k + 1] - rate_rps[k], float(nodes_ms[k + 1] - at_ms)
+            low, high = level[k], level[k + 1]
+            if rise_rps < 0:
+                low, high = high, low
+            # A level that is whole but for rounding is passed by none.
+            first = int(np.floor(low * (1 + ROUNDING))) + 1
+            last = int(np.ceil(high * (1 - ROUNDING))) - 1
+            last = n_groups if last > n_groups else last
+            n_cuts = last - first + 1
+            if rise_rps < 0:
+                first, step = last, -1
+        for cut in range(n_cuts + 1 if n_cuts > 0 else 1):
+            if cut:
+                share = ((first + step * (cut - 1)) * group_rps - rate_rps[k]) / rise_rps
+                at_ms = nodes_ms[k] + int(np.rint(share * length_ms))
+            if n < 0 or at_ms > edges_ms[n]:  # of equal times the last, of the later step
+                if n >= 0:
+                    mean_rps[n] = start_rps + slope * ((edges_ms[n] + at_ms) / 2 - node_ms)
+                n += 1
+            edges_ms[n] = at_ms
+            if k < last_node:
+                node_ms, start_rps, slope = nodes_ms[k], rate_rps[k], rise_rps / length_ms
+    return n
 
 
 def serve_requests(

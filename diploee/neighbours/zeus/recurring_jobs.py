@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array
+from diploee.tables import Float64Array, Int16Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 
 PROFILE_ID = "zeus-mean-power"
@@ -163,13 +164,20 @@ class RecurringJobs(JobSource):
             node_s += share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 
-    def _draws(self) -> Iterator[JobTable]:
+    def _draws(self, n_spans: int) -> Iterator[JobTable]:
+        of_spans = self._of_spans()
+        for spans in self._frame.batches(n_spans):
+            yield concat(list(islice(of_spans, len(spans))))
+
+    def _of_spans(self) -> Iterator[JobTable]:
         """Yield the recurrences of each span; each learns from those that ended before it."""
         self._n_failed = 0
         of_spans = self._of_calendar() if self._groups is None else self._of_trace(self._groups)
         for span, runs in zip(self._frame.spans, of_spans, strict=True):
             self._n_failed += int((~runs.converged & (runs.submit_ms >= 0)).sum())
-            startup_ms = self._startups_ms(len(runs), self._frame.clock.date_ms(span * DRAW_MS))
+            startup_ms = self._startups_ms(
+                {(self._frame.clock.date_ms(span * DRAW_MS),): len(runs)}
+            )
             power_w = self._node_power_w(runs.average_power_w.to_numpy())
             yield self._jobs(
                 runs.submit_ms.to_numpy(),
@@ -212,7 +220,7 @@ class RecurringJobs(JobSource):
             begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
             rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms))
             of_span = rates.between(begin_ms, end_ms)
-            submit_ms = np.sort(draw_submissions(rng, of_span, jobs_per_day))
+            submit_ms = draw_submissions([rng], of_span, jobs_per_day)[0]
             group_id = of_job.integers(self._workload_of.size, size=submit_ms.size, dtype=np.int32)
             submissions = pd.DataFrame(
                 {
