@@ -66,13 +66,9 @@ BANDWIDTH_METRICS = (
         "{:g}",
     ),
     Metric("grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"),
-    Metric("grid.bandwidth.of_profiles.<name>.profiles", "profiles", "profiles: <name>", "{:,.0f}"),
-    Metric("grid.bandwidth.of_profiles.<name>.trusted_hz", "Hz", "trusted frequency: <name>",
-           "{:.3g}"),
-    Metric("grid.bandwidth.of_profiles.<name>.flagged_hz", "Hz", "flagged frequency: <name>",
-           "{:.3g}"),
-    Metric("grid.bandwidth.of_profiles.<name>.energy_share", "1",
-           "share of the energy of jobs and services: <name>", "{:.3f}"),
+    Metric("grid.bandwidth.of_profiles.<name>.trusted_hz", "Hz", "trusted: <name>", "{:.3g}"),
+    Metric("grid.bandwidth.of_profiles.<name>.flagged_hz", "Hz", "flagged: <name>", "{:.3g}"),
+    Metric("grid.bandwidth.of_profiles.<name>.energy_share", "1", "share of energy: <name>"),
 )  # fmt: skip
 
 NONE: Mapping[str, float] = MappingProxyType({})
@@ -96,6 +92,17 @@ class Readings(NamedTuple):
     def named(self) -> str:
         """Cause of the limit, with the profiles."""
         return f"{self.why} ({_listed(self.names)})" if self.names else self.why
+
+    def entry(self, energy_j: Mapping[str, float]) -> dict[str, Any]:
+        """Return what the profiles show, and their share of the energy of all, by name."""
+        share, found = None, {"name": self.why, "note": _listed(self.names)}
+        if whole_j := sum(energy_j.values()):
+            share = sum(energy_j.get(name, 0.0) for name in self.names) / whole_j
+            found["note"] += f", {share:.0%} of the energy of jobs and services"
+        if self.why == NO_METER:
+            return {**found, "energy_share": share}
+        found["note"] = f"to {self.reach.flagged_hz:.2g} Hz, {found['note']}"
+        return {**found, **dict(zip(_HZ, self.reach, strict=False)), "energy_share": share}
 
     @classmethod
     def of(cls, origin: Provenance | Mapping[str, Any], name: str = "") -> Readings:
@@ -221,29 +228,15 @@ class Support:
 
     def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
         """Return the `bandwidth` block, with the energy that each profile gave, by name."""
-        whole_j = sum(energy_j.values())
-        interpolated = {"interpolated_s": self.interpolated_s} if self.interpolated_s else {}
         return {
             "trusted_hz": self.trusted_hz,
             "flagged_hz": max(self.flagged_hz, self.trusted_hz),
             "lower_bound_below_s": max(self.min_step_s, 2 * self.interpolated_s),
-            **interpolated,
+            **({"interpolated_s": self.interpolated_s} if self.interpolated_s else {}),
             "averaging_window_s": self.averaging_window_s,
             "resolution_s": self.step_s,
             "note": NO_CLAIM,
-            "of_profiles": [
-                {
-                    "name": of.why,
-                    "profiles": len(of.names),
-                    **({} if of.why == NO_METER else dict(zip(_HZ, of.reach, strict=False))),
-                    "energy_share": sum(energy_j.get(name, 0.0) for name in of.names) / whole_j
-                    if whole_j
-                    else None,
-                    "note": _listed(of.names),
-                }
-                for of in self.readings
-                if of.names
-            ],
+            "of_profiles": [of.entry(energy_j) for of in self.readings if of.names],
         }
 
 

@@ -120,15 +120,8 @@ _APART: dict[str, Any] = {
 """Those of another type than others of their name or unit."""
 
 _LISTS = (
+    *("intervals", "windows", "classes", "bands", "lines", "months", "demand", "events"),
     "of_profiles",
-    "intervals",
-    "windows",
-    "classes",
-    "bands",
-    "lines",
-    "months",
-    "demand",
-    "events",
 )
 """Groups whose entries are a list; those of others go by name."""
 

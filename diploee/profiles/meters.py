@@ -15,12 +15,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Field
-from scipy.fft import dct, idct
-from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from diploee.errors import Brief, ProfileError
 from diploee.tables import MAX_SIZE, Float64Array
@@ -109,16 +107,15 @@ class Meter(Brief):
     @property
     def restored_hz(self) -> float:
         """Frequency up to which its gain can be divided out [Hz]; refused where it can't be."""
-        reason, interval_s = "", self.interval_s
-        last_hz = float(f"{RESTORED_WINDOWS[1] / (self.window_s or np.inf):.2g}")
+        reason, interval_s, window_s = "", self.interval_s, self.window_s or np.inf
+        last_hz = float(f"{RESTORED_WINDOWS[1] / window_s:.2g}")
+        fold = _fold(np.array([last_hz]), window_s, interval_s)[0] if last_hz else 0.0
         if self.kind != "boxcar" or not self.lti or not last_hz:
             reason = "it is unknown, or not a mean that is the same at all times"
         elif not 0 < (self.window_uncertainty or 0) <= MOST_UNCERTAIN:
             reason = f"its window is not known to {MOST_UNCERTAIN:.0%}"
-        elif interval_s:
-            fold = _fold(np.array([last_hz]), self.window_s or 0.0, interval_s)[0]
-            if fold > _MOST_FOLDED[0]:
-                reason = f"readings every {interval_s:g} s fold {fold:.0%} into {last_hz:g} Hz"
+        elif fold > _MOST_FOLDED[0]:
+            reason = f"readings every {interval_s:g} s fold {fold:.0%} into {last_hz:g} Hz"
         if reason:
             raise ProfileError(
                 f"meter {self.words}: can't be restored, as {reason}; import it without --restore, "
@@ -138,6 +135,9 @@ class Meter(Brief):
         ProfileError
             If the meter does not allow it.
         """
+        from scipy.fft import dct, idct
+        from scipy.ndimage import maximum_filter1d, minimum_filter1d
+
         assert self.restored_hz and self.window_s
         at = np.arange(power_w.size) * (self.window_s / (2 * power_w.size * step_s))
         first, _, last = RESTORED_WINDOWS
@@ -201,7 +201,8 @@ def reach(window_s: float, interval_s: float) -> Reach:
     if interval_s:
         at_hz = np.linspace(0, min(gains_hz[1], 0.5 / interval_s), _POINTS)
         fold = _fold(at_hz, window_s, interval_s)
-        folds_hz = [_first_hz(at_hz, fold, most) for most in _MOST_FOLDED]
+        beyond = [np.flatnonzero(fold > most) for most in _MOST_FOLDED]
+        folds_hz = [at_hz[max(of[0] - 1, 0)] if of.size else np.inf for of in beyond]
     trusted_hz, flagged_hz = map(min, gains_hz, folds_hz)
     is_sampled = folds_hz[0] < gains_hz[0]
     if interval_s:  # no window of a meter is known better
@@ -217,47 +218,18 @@ def _fold(at_hz: Float64Array, window_s: float, interval_s: float) -> Float64Arr
     return np.asarray(most / np.abs(np.sinc(at_hz * window_s)))
 
 
-def _first_hz(at_hz: Float64Array, fold: Float64Array, most: float) -> float:
-    """Return up to where a fold stays within its bound; infinity where it always does."""
-    above = np.flatnonzero(fold > most)
-    if not above.size or above[0] == 0:
-        return 0.0 if above.size else np.inf
-    k = above[0]
-    part = (most - fold[k - 1]) / (fold[k] - fold[k - 1])
-    return float(at_hz[k - 1] + part * (at_hz[k] - at_hz[k - 1]))
-
-
-_AVERAGED = ("power.draw", "power.draw.average")
-_EDGES = "edges in open traces [C], arXiv:2312.02741 [S]"
-_OF_GPUS: tuple[tuple[str, tuple[str, ...], Meter], ...] = (
-    (
-        r"\bH[12]00\b",
-        _AVERAGED,
-        Meter("", "", "boxcar", 1.01, 0.02, 0.1, None, True, f"65-72 {_EDGES}"),
-    ),
-    (
-        r"\bA100\b",
-        _AVERAGED[:1],
-        Meter("", "", "boxcar", 0.025, 0.4, 0.1, None, True, f"19 {_EDGES}"),
-    ),
-    (
-        r"\bL40S\b",
-        _AVERAGED,
-        Meter(source="138 edges in open traces [C]: rises differ from falls, 1 s refresh at idle"),
-    ),
-    (
-        r"\bB300\b",
-        _AVERAGED,
-        Meter(source="window unknown; 38 % low on a swing at 2.5 Hz against POWER_INSTANT [S]"),
-    ),
-)
-"""Meters by a pattern of the GPU's name and their fields."""
-
-_OF_FIELDS = {
-    "power.draw.instant": Meter("", None, "instant", 0.0, source="NVML API reference [S]"),
-    # ASSUMPTION [A]: refreshed at least as often as it is read
-    "energy": Meter("", None, "counter", lti=True, source="differences of an energy counter [A]"),
-}
+_EDGES = "edges, open traces [C], arXiv:2312.02741 [S]"
+_MEAN = r"\b.* power\.draw(\.average)?$"
+_KNOWN = {
+    r"\bH[12]00" + _MEAN: Meter("", "", "boxcar", 1.01, 0.02, 0.1, None, True, f"65-72 {_EDGES}"),
+    r"\bA100.* power\.draw$": Meter("", "", "boxcar", 0.025, 0.4, 0.1, None, True, f"19 {_EDGES}"),
+    r"\bL40S" + _MEAN: Meter(source="138 edges in open traces [C]: rises and falls differ"),
+    r"\bB300" + _MEAN: Meter(source="reads 38 % low on a swing at 2.5 Hz, window unknown [S]"),
+    r" power\.draw\.instant$": Meter(kind="instant", window_s=0.0, source="NVML API reference [S]"),
+    # ASSUMPTION [A]: a counter is refreshed at least as often as it is read
+    r" energy$": Meter(kind="counter", lti=True, source="differences of an energy counter [A]"),
+}  # fmt: skip
+"""Meters by a pattern of the GPU's name and the field."""
 
 UNKNOWN_WINDOW_S = 1.0
 """ASSUMPTION: an unknown meter averages over 1 s, as those of the H100 and H200 do."""
@@ -280,20 +252,13 @@ def known_meter(
     window_s : float, optional
         Averaging window where it is known otherwise [s]; 0 for none.
     """
-    of_gpu = (
-        meter
-        for pattern, fields, meter in _OF_GPUS
-        if field in fields and re.search(pattern, (gpu or "").upper())
-    )
-    found = _OF_FIELDS.get(field) or next(of_gpu, Meter())
-    found = replace(found, field=field, gpu=gpu, polled_s=polled_s)
+    name = f"{(gpu or '').upper()} {field}"
+    known = (meter for pattern, meter in _KNOWN.items() if re.search(pattern, name))
+    found = replace(next(known, Meter()), field=field, gpu=gpu, polled_s=polled_s)
     if window_s is not None:
-        kind = found.kind
-        if kind == "unknown":
-            kind = "boxcar" if window_s else "instant"
-        return replace(
-            found, kind=kind, window_s=window_s, window_uncertainty=None, source="window as given"
-        )
+        found = replace(found, window_s=window_s, window_uncertainty=None, source="window as given")
+        kind: Any = "boxcar" if window_s else "instant"
+        return replace(found, kind=kind) if found.kind == "unknown" else found
     if found.kind == "unknown":
         return replace(found, window_s=max(UNKNOWN_WINDOW_S, polled_s))
     return replace(found, window_s=polled_s) if found.kind == "counter" else found

@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -168,7 +168,9 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     devices = [device for log in logs.values() for device in _log_power(log, options, counts)]
     interval_us = float(np.median([log.interval_us for log in logs.values()]))
     polled_s = round(interval_us / US_PER_S, 6)
-    meter = known_meter(_field(logs.values()), options.gpu, polled_s, options.averaging_window_s)
+    kinds = {of.kind for log in logs.values() for of in log.readings if of.device[:3] == "gpu"}
+    field = "energy" if kinds == {"counter"} else "power.draw"
+    meter = known_meter(field, options.gpu, polled_s, options.averaging_window_s)
     if options.restore:
         if mixed := [path for path, log in logs.items() if len(log.device_types) > 1]:
             raise LogFormatError(
@@ -190,14 +192,6 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         counts=dict(counts),
         notes=_notes(devices),
     )
-
-
-def _field(logs: Iterable[WattAMeterLog]) -> str:
-    """Return the field of the driver that the GPUs' power is from."""
-    kinds = {
-        channel.kind for log in logs for channel in log.readings if channel.device[:3] == "gpu"
-    }
-    return "energy" if kinds == {"counter"} else "power.draw"
 
 
 def _slurm_id(path: Path) -> str:

@@ -312,16 +312,9 @@ def report_of(
 
 def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the profiles of a run show, and of what share of its energy."""
-    grid = metrics.get("grid") or {}
-    of_profiles = (grid.get("bandwidth") or {}).get("of_profiles") or []
-    said = []
-    for of in of_profiles:
-        share, to_hz = of["energy_share"], of.get("flagged_hz")
-        part = "" if share is None else f", {share:.0%} of the energy of jobs and services"
-        to = "" if to_hz is None else f" to {to_hz:.2g} Hz"
-        said.append(f"{of['name']}{to} ({of['note']}{part})")
-    if said:
-        yield f"detail of the profiles, the weakest decides: {'; '.join(said)}"
+    block = (metrics.get("grid") or {}).get("bandwidth") or {}
+    if said := "; ".join(f"{of['name']} ({of['note']})" for of in block.get("of_profiles") or ()):
+        yield f"detail of the profiles, of which the weakest decides: {said}"
 
 
 def all_checks(

@@ -114,10 +114,13 @@ def test_each_limit_has_its_share_of_the_energy():
     of = [Readings.of(readings(0.1, 1.0), name) for name in "ab"]
     of.append(Readings.of(readings(0.1, 0.025), "c"))
     block = profile_support(of).block({"a": 1.0, "b": 2.0, "c": 1.0, "other": 4.0})
-    assert [(e["name"], e["profiles"], e["energy_share"]) for e in block["of_profiles"]] == [
-        ("readings every 0.1 s fold", 1, 0.125),
-        ("means over 1 s", 2, 0.375),
+    assert [(e["name"], e["energy_share"]) for e in block["of_profiles"]] == [
+        ("readings every 0.1 s fold", 0.125),
+        ("means over 1 s", 0.375),
     ]
+    assert block["of_profiles"][1]["note"] == (
+        "to 0.44 Hz, 'a' and 1 others, 38% of the energy of jobs and services"
+    )
 
 
 def test_stored_provenance_of_a_meter_is_read_back_as_it_was(tmp_path):
