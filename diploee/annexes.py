@@ -23,6 +23,7 @@ PLACES = {
     "read_zeus_inputs": "diploee.neighbours.zeus.recurring_jobs",
     "replica_columns_of": "diploee.neighbours.replica_catalogue",
     "report": "diploee.reports.build",
+    "ride_through": "diploee.dynamics.answer",
 }
 """Module of each name."""
 

@@ -25,6 +25,9 @@ from diploee.scenario.ride_through import RideThrough
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
 
+SHIPPED = "nerc_2024_07_10"
+"""Event that the report of a run is about."""
+
 LEVELS = (5, 50, 95)
 AFTER_S = 10 * S_PER_MIN
 """Time behind the event for which the run's own power is read; it is held then."""
@@ -290,7 +293,7 @@ def _name(case: Case) -> str:
 
 def ride_through(
     run: Run,
-    event: Event | str,
+    event: Event | str = SHIPPED,
     at: datetime | None = None,
     settings: Mapping[str, RideThrough] | None = None,
 ) -> Answer:
@@ -300,7 +303,7 @@ def ride_through(
     ----------
     run : Run
         A finished run; its load at the instant is what meets the event.
-    event : Event or str
+    event : Event or str, optional
         The event, its name in `EVENTS`, or a CSV file ``t_s,voltage_pu[,frequency_hz]``.
     at : datetime.datetime, optional
         When the event begins, local time; by default at the 5th, 50th and 95th percentile of the

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from diploee.annexes import annex
 from diploee.metric import NONE, Metric, find_metric, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
@@ -229,8 +230,10 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     found += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
     found[ramps] = _with_causes(found[ramps], view)
-    notes = {"poi": _billing_notes(run), "ramps": _voltage_notes(view)}
+    notes = {"poi": _billing_notes(run), "ramps": voltage_notes(view)}
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
+    if run.scenario.facility.ride_through:
+        found.append(annex("ride_through")(run).section())
     return [*found, provenance(run)]
 
 
@@ -244,7 +247,7 @@ def _billing_notes(run: Run) -> list[str]:
     return [*notes, *([f"{ratchet}: {listed(bound)}."] if bound else [])]
 
 
-def _voltage_notes(view: RunView) -> list[str]:
+def voltage_notes(view: RunView) -> list[str]:
     """Return what must be known of the rapid voltage changes."""
     found = []
     if view.values.get("grid.voltage_change.lower_bound"):

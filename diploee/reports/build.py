@@ -16,6 +16,7 @@ from diploee.drawing.charts import Chart
 from diploee.drawing.page import POLICY, Figures
 from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
+from diploee.dynamics import ride_through
 from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
 from diploee.metrics.limits import load_limits
@@ -43,6 +44,7 @@ from diploee.reports.power_charts import (
     peak_week_chart,
     worst_weeks_chart,
 )
+from diploee.reports.ride_through_chart import ride_through_chart
 from diploee.reports.stack_charts import overview_chart, poi_charts, pools_chart
 from diploee.reports.sweep_charts import sweep_sections
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
@@ -259,6 +261,7 @@ _SINGLE: _Makes = {
     "spectrum": lambda d: spectrum_chart(d.run, d.unit),
     "poi": lambda d: poi_charts(d.run, d.unit),
     "events": lambda d: event_charts(d.run, d.unit),
+    "ride-through": lambda d: ride_through_chart(ride_through(d.run.run)),
 }
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""
 

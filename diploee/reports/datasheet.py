@@ -21,6 +21,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
+from diploee.dynamics import ride_through
 from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
@@ -28,7 +29,14 @@ from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import refuse_in_run, run_files
-from diploee.outputs.ranked import RANKED, RunView, limits_section, provenance, withheld
+from diploee.outputs.ranked import (
+    RANKED,
+    RunView,
+    limits_section,
+    provenance,
+    voltage_notes,
+    withheld,
+)
 from diploee.outputs.sections import COLUMNS, Figure, Section, Table, long_rows
 from diploee.outputs.words import interval, listed, moment
 from diploee.progress import stage
@@ -64,9 +72,17 @@ NO_METER = (
     "point_of_interconnection to have what a utility sees."
 )
 NOT_FROM_A_RUN = (
-    "Not from a run: ride-through, harmonics, flicker, parameters of dynamic models (PERC1, "
-    "composite load); a load record of a named moment: diploee export psse."
+    "Not from a run: harmonics; ride-through without facility.ride_through; voltage changes "
+    "without site.short_circuit_mva, x_over_r and a step of 0.1 s. Load and dynamic records: "
+    "diploee export psse."
 )
+_VOLTAGE = {
+    "grid.voltage_change.largest_percent": "Largest, settled",
+    "grid.voltage_change.within_percent": "Largest within it",
+    "grid.voltage_change.steps.1%.most_per_hour": "Most steps of 1 % in an hour",
+    "grid.voltage_change.flicker_pst": "Flicker of separate steps, estimate",
+}
+_BRIEF = ("Verdict", "Slowest recovery", "Ceased inside")
 _NOT_THERE = "not in the run's metrics"
 _DEMAND = "grid.maximum_demand.intervals.15min"
 _ACTIVE = {
@@ -113,6 +129,11 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         _section("build-out", "Build-out and ramp schedule", _build_out(run, quarters, why),
                  BUILD_OUT),
     ]  # fmt: skip
+    if "grid.voltage_change.largest_percent" in view.values:
+        sections.append(_section("voltage", "Rapid voltage changes", _declared(view, _VOLTAGE, {}),
+                                 " ".join(voltage_notes(view))))  # fmt: skip
+    if run.scenario.facility.ride_through:
+        sections.append(_ride_through(run))
     if limits:
         checked = limits_section([(run, report, "") for report in demands])
         sections.append(replace(checked, charts=()))
@@ -136,6 +157,14 @@ def _section(id_: str, title: str, found: Iterator[Figure], note: str = "") -> S
     if any(figure.quantity for figure in figures):
         return Section(id_, title, (), (Table("", figures),), notes=notes)
     return Section(id_, title, figures, notes=notes)
+
+
+def _ride_through(run: Run) -> Section:
+    """Return the answer to the event that ships, and the verdicts in a word."""
+    section = ride_through(run).section()
+    tables = (section.tables[0], section.tables[-1])
+    brief = tuple(f for f in tables[1].figures if f.quantity in _BRIEF)
+    return replace(section, tables=(tables[0], replace(tables[1], figures=brief)), charts=())
 
 
 _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}

@@ -263,3 +263,22 @@ class TestEvents:
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
         case = ride_through(run, event, settings=BLOCKS).cases[0]
         assert np.isfinite(case.course.without_mw).all()
+
+
+def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(tmp_path: Path):
+    settings = {"facility.ride_through": {"it": {"preset": "counter_3_in_60s"}}}
+    site = {"site": {"short_circuit_mva": 5.0, "x_over_r": 8.0}}
+    fine = {"duration": "1 h", "resolution": "0.1 s"}
+    found = tiny_run(tmp_path / "run", settings | site | fine)
+    (section,) = [s for s in found.sections() if s.id == "ride-through"]
+    assert "study_assumption" in " ".join(section.notes)
+    page, sheet = tmp_path / "page.html", tmp_path / "sheet.html"
+    assert call("report", found.folder, "--out", page, "-q").code == 0
+    assert call("datasheet", found.folder, "--out", sheet, "-q").code == 0
+    for place in (page, sheet):
+        text = place.read_text("utf-8")
+        assert "Ride-through: nerc_2024_07_10" in text
+        assert "apid voltage change" in text
+    assert "Load through nerc_2024_07_10" in page.read_text("utf-8")
+    bare = tiny_run(tmp_path / "bare", {"duration": "1 h"})
+    assert "ride-through" not in [s.id for s in bare.sections()]
