@@ -29,34 +29,9 @@ def write_pictures(
     joins: Writing | None = None,
     option: str = "--plots",
 ) -> list[Path]:
-    """Write one picture of each chart into a folder, all together; equal charts give equal files.
+    """Write one picture of each chart into a folder, by its name, whole or not at all.
 
-    Parameters
-    ----------
-    charts : mapping of str to Chart
-        What to draw, by the names of the files without ending.
-    folder : pathlib.Path
-        Where; made if it does not exist.
-    kind : {"png", "svg"}
-        Format.
-    force : bool
-        Replace files of these names.
-    joins : Writing, optional
-        Results that they are to appear with.
-    option : str
-        The option that names the folder, for errors.
-
-    Returns
-    -------
-    list of pathlib.Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        If a file of these names stands there.
-    OutputError
-        If one can't be written.
+    They appear with the results that they join; `option` names the folder in errors.
     """
     places = [folder / f"{name}.{kind}" for name in charts]
     with writing(force, joins=joins) as files:

@@ -43,8 +43,14 @@ WIDTH_PX = 900
 GAP_PX = 90
 """Between panels side by side, with the labels of the right one's axis."""
 
+MARGINS_PX = 80
+"""Left and right of the axes in an element of a page, at most."""
+
 MAX_CHARACTERS = 80
 """Longer names of categories, all together, are written at an angle."""
+
+FEW = 200
+"""Of fewer points each is drawn in full."""
 
 _DASHES = {"solid": [1, 0], "dash": [7, 4], "dot": [2, 3]}
 _ALWAYS = {"year": "%Y", "quarter": "%b", "month": "%b", "week": "%-d %b", "day": "%-d %b"}
@@ -243,8 +249,8 @@ def n_characters(names: list[str]) -> int:
 
 def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
     colour = paint(line.colour)
-    how = "means" if line.means else "ends"
-    columns = {"x": line.x, "y": line.y}
+    columns, has_gaps = {"x": line.x, "y": line.y}, bool(np.isnan(line.y).any())
+    how = "" if has_gaps or _names_along(line.x) else "means" if line.means else "ends"
     if line.limits is not None:
         low, high = line.limits
         drawn.add({"type": "rule", "color": colour, "strokeWidth": 1.5},
@@ -254,7 +260,7 @@ def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
         drawn.add({"type": "tick", "orient": "horizontal", "thickness": 3, "size": 30,
                    "color": colour}, columns)  # fmt: skip
     elif line.markers_only:
-        bold = line.limits is not None or line.texts or line.hollow
+        bold = line.limits is not None or line.texts or line.hollow or line.x.size < FEW
         point |= {"size": 50 if line.hollow else 30 if bold else 14, "opacity": 1 if bold else 0.45}
         drawn.add(point | {"filled": not line.hollow, "strokeWidth": 1.5}, columns)
         if line.texts:
@@ -263,9 +269,9 @@ def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
     else:
         drawn.add(
             {"type": "line", "color": colour, "strokeWidth": line.width * 0.8, "clip": True,
-             "strokeDash": _DASHES[line.dash], "strokeJoin": "round",
+             "strokeDash": _DASHES[line.dash], "strokeJoin": "round", "order": False,
              "interpolate": "step-after" if line.steps else "linear"},
-            columns, "" if _names_along(line.x) else how, order=None,
+            columns, how,
         )  # fmt: skip
         if line.markers:
             drawn.add(point | {"size": 30}, columns)
@@ -337,8 +343,8 @@ def _carpet(drawn: Drawn, carpet: Carpet) -> None:
         "field": "z", "type": "quantitative",
         "scale": {"domain": [carpet.low, carpet.high], "range": list(CIVIDIS), "clamp": True},
         "legend": {"title": carpet.colour_label, "orient": "top", "direction": "horizontal",
-                   "gradientLength": 240, "gradientThickness": 10, "titleOrient": "left",
-                   "tickCount": 4},
+                   "gradientLength": 160, "gradientThickness": 10, "tickCount": 4,
+                   "titleOrient": "top" if _names_along(carpet.x) else "left"},
     }  # fmt: skip
     if _names_along(carpet.x):
         _cells(drawn, carpet, colour)
@@ -408,7 +414,8 @@ def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) ->
             case Line() | Band() | Bars() if getattr(layer, "legend", True):
                 dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
                 opacity = layer.opacity if isinstance(layer, Band) else 1.0
-                thick = 2 if isinstance(layer, Line) and not layer.markers_only else 10
+                is_line = isinstance(layer, Line) and not layer.markers_only and layer.width
+                thick = 2 if is_line else 10
                 entries.setdefault(layer.name, (layer.colour, dash, opacity, thick))
     if len(entries) < 2:
         return
@@ -417,7 +424,9 @@ def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) ->
     entry_px = 44 + 6 * max(map(len, names))
     shown = {
         "orient": "top", "direction": "horizontal", "title": None, "symbolType": "stroke",
-        "symbolSize": 350, "columns": {"expr": f"max(1, floor({width} / {entry_px}))"}
+        # Of the element, not of `width`, which shrinks once the legend's height is taken.
+        "symbolSize": 350, "columns": {"expr": "max(1, floor((0 * width + containerSize()[0] - "
+                                               f"{MARGINS_PX}) / {entry_px}))"}
         if isinstance(width, str) else max(1, int(width // entry_px)),
     }  # fmt: skip
     ranges = {

@@ -113,7 +113,8 @@ def beside(named: Mapping[str, Section]) -> Section:
     for item, cells in rows.items() if len(named) == 2 else ():
         before, after = (cell.value for cell in (cells[0], cells[-1]))
         if isinstance(before, float | int) and isinstance(after, float | int) and len(cells) == 2:
-            change = 100 * (after / before - 1) if before and not item.endswith("[%]") else None
+            known = before and not item.endswith("[%]")
+            change = round(100 * (after / before - 1), 1) + 0.0 if known else None
             cells.append(Figure(item, change, "%", quantity="change", pattern="{:+,.1f}"))
     figures = tuple(
         replace(cell, pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]))

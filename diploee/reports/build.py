@@ -95,21 +95,7 @@ def build_report(
 ) -> Report:
     """Read run folders, or one sweep folder, and return what their report shows.
 
-    Parameters
-    ----------
-    folders : sequence of path
-        One or up to 12 run folders, or one sweep folder.
-    limits : sequence of str
-        Limits to check them against: names of presets, or files.
-    drawn : bool
-        With its charts.
-    by_load : bool
-        Split the power of a single run by stream and service.
-
-    Raises
-    ------
-    InputError
-        If a folder is neither, or one of its files is damaged or incomplete.
+    Arguments and errors are those of `write_report`; not `drawn` it has no charts.
     """
     places = [Path(folder) for folder in folders]
     if not places:
@@ -317,7 +303,8 @@ def _runs_sections(
         made = [chart for id_ in section.charts if drawn for chart in _charts(id_, page)]
         made = [_with_boundary(c, runs) for c in sorted(made, key=lambda c: c.id in _LAST)]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
-        found.append(replace(section, charts=tuple(made), notes=notes))
+        if section or made:  # tables of one run alone are not beside each other
+            found.append(replace(section, charts=tuple(made), notes=notes))
     return tuple(found)
 
 

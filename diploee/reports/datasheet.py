@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
@@ -118,7 +118,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         _section("active", "Active power", _active(view, quarters, why)),
         _section("averaging", "Peak and ramps by averaging time", _by_averaging(view), AVERAGING),
         _section("reactive", "Reactive power", _reactive(view)),
-        Section("swings", "Swings", (), (swings,) if swings else (),
+        Section("swings", "Swings, and what is withheld", (), (swings,) if swings else (),
                 notes=(withheld(grid),) if grid else ()),
         Section("lines", "Lines of the spectrum", () if lines else (none,),
                 (replace(lines, note=""),) if lines else ()),
@@ -464,34 +464,26 @@ def write_csv(sheet: Report, path: Path) -> None:
 
 
 def write_workbook(sheet: Report, path: Path) -> None:
-    """Write a workbook: the sheet as the page has it, and all figures as the CSV has them."""
+    """Write a workbook with a row for each figure, as the CSV has them."""
     from openpyxl import Workbook
     from openpyxl.styles import Alignment, Font
 
     book = Workbook()
-    view, figures = book.active, book.create_sheet("Figures")
-    view.title = "Data sheet"
-    for tab, rows, widths in (
-        (view, _view(sheet), (34, 18, 18, 18, 18, 18)),
-        (figures, (COLUMNS, *long_rows(sheet.sections)), (24, 34, 18, 18, 10, 50)),
-    ):
-        for row in rows:
-            tab.append([printable(v) if isinstance(v, str) else v for v in row] or [" "])
-        for at in (at for row in tab.iter_rows() for at in row):
-            if at.data_type == "f":
-                at.data_type = "s"  # a name that begins with = is no formula
-            at.number_format = "#,##0.000" if at.data_type == "n" else at.number_format
-            at.alignment = Alignment(wrap_text=True, vertical="top")
-        for letter, width in zip("ABCDEF", widths, strict=True):
-            tab.column_dimensions[letter].width = width
-    titles = [
-        row[0] for above, row in pairwise(view.iter_rows()) if not str(above[0].value).strip()
-    ]
-    for at in (view["A1"], *titles, *figures[1]):
-        at.font = Font(bold=True)
-    view.page_setup.paperSize, view.page_setup.fitToHeight = view.PAPERSIZE_A4, 0
-    view.sheet_properties.pageSetUpPr.fitToPage = True
-    figures.auto_filter.ref, figures.freeze_panes = figures.dimensions, "A2"
+    tab = book.active
+    tab.title = "Data sheet"
+    for row in (COLUMNS, *long_rows(sheet.sections)):
+        tab.append([printable(value) if isinstance(value, str) else value for value in row])
+    for at in (at for row in tab.iter_rows() for at in row):
+        if at.data_type == "f":
+            at.data_type = "s"  # a name that begins with = is no formula
+        at.number_format = "#,##0.000" if at.data_type == "n" else at.number_format
+        at.alignment = Alignment(wrap_text=True, vertical="top")
+        at.font = Font(bold=at.row == 1)
+    for letter, width in zip("ABCDEF", (24, 34, 18, 18, 10, 50), strict=True):
+        tab.column_dimensions[letter].width = width
+    tab.page_setup.paperSize, tab.page_setup.fitToHeight = tab.PAPERSIZE_A4, 0
+    tab.sheet_properties.pageSetUpPr.fitToPage = True
+    tab.auto_filter.ref, tab.freeze_panes = tab.dimensions, "A2"
     # The same sheet has the same bytes: neither the workbook nor its archive has the time.
     book.properties.created = book.properties.modified = datetime(1980, 1, 1)
     made = BytesIO()
@@ -503,22 +495,3 @@ def write_workbook(sheet: Report, path: Path) -> None:
             if name == "docProps/core.xml":  # saving sets the time of the change
                 content = re.sub(rb"(<dcterms:modified[^>]*>)[^<]*", rb"\g<1>" + NO_TIME, content)
             same.writestr(entry, content)
-
-
-def _view(sheet: Report) -> Iterator[Iterable[float | str | None]]:
-    """Yield the sheet's rows, an empty one before each section."""
-    yield f"Interconnection data sheet: {sheet.title}", ""
-    yield (sheet.subtitle,)
-    for section in sheet.sections:
-        yield ()
-        yield (section.title,)
-        if section.figures:
-            yield "", "Value", "Unit", "When, of what, or why not available"
-            yield from ((f.item, f.value, f.unit, f.note) for f in section.figures)
-        for table in section.tables:
-            yield table.title, *table.heads
-            for item, cells in table.rows.items():
-                yield item, *(cells[n].value if n in cells else None for n in table.units)
-        yield from ((note,) for note in section.notes)
-    yield ()
-    yield from ((note,) for note in sheet.notes)

@@ -87,12 +87,13 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         baseline = np.full(2, utility["baseline_mw"] * per_mw)
         add(x, baseline, "a utility's baseline", colour(2), "dot")
     y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
-    panels = [Panel(Axis("Time", "clock"), y_axis, tuple(layers), "Load", wide=True)]
+    time = Axis("Time", "clock", (times[0], times[-1]))
+    panels = [Panel(time, y_axis, tuple(layers), "Load", wide=True)]
     if jobs:
         bars = tuple(_jobs(jobs, local["start"]))
         widths = dict.fromkeys(f"{pick(j['n_nodes'] for j in jobs):,}" for pick in (max, min))
         title = f"The widest jobs, of {' to '.join(widths)} nodes"
-        panels.append(Panel(Axis("Time", "clock"), Axis("Job"), bars, title, wide=True))
+        panels.append(Panel(time, Axis("Job"), bars, title, wide=True))
     return Chart(
         f"event-{event['name']}",
         f"Event {event['name']}",

@@ -94,7 +94,7 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         f"The calendar week with the highest {interval_of(runs)} mean"
         f"{'' if len(runs) == 1 else ' of all runs' if shared_ms is not None else ' of each run'}"
         f", as simulated{_thinned_words(block)}.",
-        (Panel(WEEK_AXIS, power_axis(shown, unit), tuple(layers), title, wide=True),),
+        (Panel(_of_week(layers), power_axis(shown, unit), tuple(layers), title, wide=True),),
     )
 
 
@@ -109,6 +109,13 @@ def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     words = f"The calendar weeks of the worst ramps, as simulated{_thinned_words(block)}."
     title = "The weeks of the worst ramps"
     return Chart("worst-weeks", title, words, tuple(panels)) if panels else None
+
+
+def _of_week(lines: Sequence[Line]) -> Axis:
+    """Return the axis of a week, of a run of less than half of one up to its ends."""
+    ends = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    is_short = ends[1] - ends[0] < np.timedelta64(MS_PER_WEEK // 2, "ms")
+    return replace(WEEK_AXIS, range=ends) if is_short else WEEK_AXIS
 
 
 def _covers(run: RunData, monday_ms: int) -> bool:

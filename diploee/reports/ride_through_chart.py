@@ -19,22 +19,14 @@ def ride_through_chart(answer: Answer) -> Chart:
         of = case.course
         ends = (*case.voltage.time_s[1:], of.ends_s[-1])
         times = np.column_stack([case.voltage.time_s, ends]).ravel()
-        volts.append(
-            Line(
-                times,
-                np.repeat(case.voltage.pu, 2),
-                name or "voltage",
-                colour(k),
-                "pu",
-                dash=dash(7 * k),
-            )
-        )
+        pu, dashed = np.repeat(case.voltage.pu, 2), dash(7 * k)
+        volts.append(Line(times, pu, name or "voltage", colour(k), "pu", dash=dashed))
         times = np.column_stack([of.starts_s, of.ends_s]).ravel()
         both = np.column_stack([of.before_mw.sum(axis=0), of.after_mw.sum(axis=0)]).ravel()
         if not k:
             without = np.repeat(of.without_mw.sum(axis=0), 2)
             power.append(Line(times, without, "without the event", MUTED, "MW", dash="dash"))
-        power.append(Line(times, both, name or "load", colour(k), "MW", dash=dash(7 * k)))
+        power.append(Line(times, both, name or "load", colour(k), "MW", dash=dashed))
     time = Axis("Time since the event's start [s]")
     return Chart(
         "ride-through",

@@ -159,7 +159,8 @@ def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
 
 def _spread_panel(sweep: SweepData, metric: Metric) -> Panel:
     values = sweep.finished[metric.key].dropna().to_numpy(float) * metric.factor
-    edges = round_edges(float(values.min()), float(values.max()), 20)
+    n_bins = int(np.clip(2 * np.sqrt(values.size), 5, 20))
+    edges = round_edges(float(values.min()), float(values.max()), n_bins)
     bars = histogram_layers([(0, "runs", values)], edges, "% of runs")
     y_axis = Axis("Share of the runs [%]", from_zero=True)
     return Panel(Axis(metric.heading), y_axis, bars, metric.name)

@@ -203,9 +203,7 @@ def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None
         assert row["value"] == ("" if value is None else str(value))
         assert (row["unit"], row["note"]) == (unit, note)
     book = openpyxl.load_workbook(f"{place}.xlsx")
-    assert book.sheetnames == ["Data sheet", "Figures"]
-    assert book["Data sheet"]["A1"].value == "Interconnection data sheet: meter"
-    head, *cells = book["Figures"].iter_rows(values_only=True)
+    head, *cells = book["Data sheet"].iter_rows(values_only=True)
     assert head == COLUMNS and len(cells) == len(rows)
     peak = next(row for row in cells if row[:2] == ("Active power", "Peak"))
     assert peak[3] == found(sheet, "Active")["Peak", ""].value and peak[4] == "MW"

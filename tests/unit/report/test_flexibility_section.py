@@ -10,6 +10,7 @@ from builders import tiny_data, tiny_library
 
 import diploee
 from diploee.drawing.charts import Line
+from diploee.drawing.pictures import Picture
 from diploee.outputs import Run
 from diploee.reports.build import build_report
 from diploee.scenario import scenario_from_dict
@@ -54,6 +55,17 @@ def test_the_widest_jobs_are_drawn_by_what_they_do(run: Run) -> None:
         assert all(a < b for a, b in zip(job["from_s"], job["to_s"], strict=True))
         assert all(a >= b for a, b in zip(job["from_s"][1:], job["to_s"], strict=False))
     assert {state for job in jobs for state in job["state"]} >= {"run", "capped"}
+
+
+def test_bars_of_jobs_are_drawn_in_their_order_with_a_gap_behind_each(run: Run) -> None:
+    (chart,) = (c for c in build_report([run.folder]).charts if c.id.startswith("event-"))
+    load, jobs = Picture(chart).spec["concat"]
+    assert load["layer"][0]["encoding"]["x"]["scale"] == jobs["layer"][0]["encoding"]["x"]["scale"]
+    bars = jobs["layer"][0]
+    assert bars["mark"]["order"] is False
+    y = [row["y"] for row in bars["data"]["values"]]
+    assert len(y) % 3 == 0 and set(y[2::3]) == {None}
+    assert y[0::3] == y[1::3]
 
 
 def test_tables_hold_what_the_event_did_and_what_it_cost(run: Run) -> None:
