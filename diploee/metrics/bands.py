@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from diploee.clock import WallClock
+from diploee.errors import plural
 from diploee.measures.spectrum import RESOLUTION_HZ, STRIDE_MS, WINDOW_MS, BandRms, strongest_lines
 from diploee.metric import Metric
 from diploee.profiles import Provenance
@@ -99,7 +100,7 @@ class Readings(NamedTuple):
         if whole_j := sum(energy_j.values()):
             share = sum(energy_j.get(name, 0.0) for name in self.names) / whole_j
             found["note"] += f", {share:.0%} of the energy of jobs and services"
-        if self.why == NO_METER:
+        if self.reach.flagged_hz == np.inf:
             return {**found, "energy_share": share}
         found["note"] = f"to {self.reach.flagged_hz:.2g} Hz, {found['note']}"
         return {**found, **dict(zip(_HZ, self.reach, strict=False)), "energy_share": share}
@@ -228,6 +229,8 @@ class Support:
 
     def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
         """Return the `bandwidth` block, with the energy that each profile gave, by name."""
+        others = set(energy_j).difference(*(of.names for of in self.readings))
+        rest = Readings(reach(0.0, 0.0), "constant power", names=tuple(sorted(others)))
         return {
             "trusted_hz": self.trusted_hz,
             "flagged_hz": max(self.flagged_hz, self.trusted_hz),
@@ -236,7 +239,7 @@ class Support:
             "averaging_window_s": self.averaging_window_s,
             "resolution_s": self.step_s,
             "note": NO_CLAIM,
-            "of_profiles": [of.entry(energy_j) for of in self.readings if of.names],
+            "of_profiles": [of.entry(energy_j) for of in (*self.readings, rest) if of.names],
         }
 
 
@@ -258,11 +261,12 @@ def profile_support(
     The published ones' limits hold if there is none: for a 1 s averaging window trusted up to 0.25
     Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
     """
-    names: dict[Readings, list[str]] = {}
+    alike: dict[tuple[Reach, str], Readings] = {}
     for each in readings:
         of = each if isinstance(each, Readings) else Readings.of(each)
-        names.setdefault(of._replace(names=()), []).extend(of.names)
-    found = [of._replace(names=tuple(sorted(of_one))) for of, of_one in names.items()]
+        before = alike.setdefault((of.reach, of.why), of._replace(names=()))
+        alike[of.reach, of.why] = before._replace(names=(*before.names, *of.names))
+    found = [of._replace(names=tuple(sorted(of.names))) for of in alike.values()]
     found = found or [Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)]
     found.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
     finest = max(found, key=lambda of: of.reach.flagged_hz)
@@ -281,7 +285,7 @@ def profile_support(
 
 def _listed(names: Sequence[str]) -> str:
     """Return the first of some names, and the number of the others."""
-    others = f" and {len(names) - 1:,} others" if len(names) > 1 else ""
+    others = f" and {plural(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return f"'{names[0]}'{others}" if names else ""
 
 

@@ -52,9 +52,17 @@ MARKS: dict[Mark, str] = {
 """How sure a figure is, in words."""
 
 
+FINER = "; 'diploee run SITE --limits NAME' without 'step' takes the step that it needs"
+LONGER = "; --set 'duration=365 d' of 'diploee run' gives a whole year"
 UNFOLDED = (
     "; use profiles whose meter averages over its interval, such as differences of energy counters "
     "(`diploee profiles import wattameter`), or power.draw of an H100 or H200"
+)
+
+
+NO_NOMINAL = (
+    "no nominal power above 0 MW; give contract_mva of 'point_of_interconnection', or "
+    "rated_power_mw of the facility"
 )
 
 
@@ -114,12 +122,12 @@ class Shown(Brief):
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
         if reason := self.clock.why_not_held(span_ms, n_least):
-            raise NotAssessable(reason)
+            raise NotAssessable(f"{reason}{FINER}")
 
     def aligned(self, interval_ms: int) -> None:
         """Raise `NotAssessable` where clock intervals of a length can't be summed."""
         if reason := self.clock.why_not_aligned(interval_ms):
-            raise NotAssessable(reason)
+            raise NotAssessable(f"{reason}{FINER}")
 
     def steps(self, span_ms: int, between_points: bool = False) -> Said:
         """Return what is to be said of what happens within a time, or between two points."""
@@ -129,7 +137,7 @@ class Shown(Brief):
             raise NotAssessable(support.folded + UNFOLDED)
         if between_points and span_ms < 2 * clock.step_ms and clock.step_ms > PROFILE_STEP_MS:
             note = f"lower bound: means over {clock.step_s:g} s smear steps under " + (
-                f"{2 * clock.step_s:g} s"
+                f"{2 * clock.step_s:g} s{FINER}"
             )
         if support.is_interpolated(span_ms / MS_PER_S):
             scope = f"a lower bound: {support.interpolation}"
@@ -151,11 +159,13 @@ class Shown(Brief):
         is_finest = self.clock.step_ms <= PROFILE_STEP_MS
         run_hz = (FLAGGED_STEPS if is_finest else TRUSTED_WINDOWS) / step_s
         if band.low_hz >= run_hz * (1 - ROUNDING):
-            raise NotAssessable(f"the run's step of {step_s:g} s does not hold it")
+            raise NotAssessable(f"the run's step of {step_s:g} s does not hold it{FINER}")
         wanted_hz = min(band.high_hz, detail_hz)
         seen_hz = min(wanted_hz, run_hz)
         if seen_hz < wanted_hz * (1 - ROUNDING):
-            text = f"seen to {seen_hz:.3g} Hz of {band.band}, as the run's step is {step_s:g} s"
+            text = (
+                f"seen to {seen_hz:.3g} Hz of {band.band}, as the run's step is {step_s:g} s{FINER}"
+            )
         return seen_hz, Said(text, support.scope(band.high_hz, seen_hz))
 
 
@@ -210,8 +220,8 @@ class Amount(Model):
                 continue
             if not whole_mw or whole_mw < 0:
                 if name.startswith("nominal"):
-                    name = "the run tells no nominal power above 0 MW"
-                raise NotAssessable(name or "the run tells no peak above 0 MW")
+                    name = NO_NOMINAL
+                raise NotAssessable(name or "the run has no peak above 0 MW; run a site with load")
             sizes.append(percent / 100 * whole_mw)
             of.append(f"{name} {whole_mw:.4g} MW")
         return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
@@ -243,7 +253,7 @@ class Check(Brief):
     spec: LimitSpec | None = None  # of which it is
     in_windows: bool = False  # windows of some minutes at 0.1 s can show a violation
     of_run: bool = False  # the value is one of the whole run
-    why_none: str = "the run is too short"  # reason where there is no value
+    why_none: str = f"the run is too short{LONGER}"  # reason where there is no value
 
     def __post_init__(self) -> None:
         if self.measure is not None:

@@ -25,6 +25,7 @@ from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
 from diploee.metrics.limits.check import (
+    LONGER,
     Check,
     LimitSpec,
     NotAssessable,
@@ -424,7 +425,7 @@ def shown_at(
 
 NO_PEAK = (
     "a percentage of the peak needs the peak of a whole year, or contract_mw at the point of "
-    "interconnection"
+    f"interconnection{LONGER}"
 )
 
 

@@ -22,6 +22,7 @@ from diploee.measures.spectrum import (
 from diploee.metrics.bands import BAND, why_no_spectrum
 from diploee.metrics.changes import RAMP, SWING
 from diploee.metrics.limits.check import (
+    FINER,
     Amount,
     Band,
     Check,
@@ -275,7 +276,7 @@ class SwingLimit(LimitSpec):
         if self.filter is not None:
             _, of_band = shown.seen(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
-                raise NotAssessable(f"the run's resolution of {shown.clock.step_s:g} s holds none")
+                raise NotAssessable(f"the run's step of {shown.clock.step_s:g} s holds none{FINER}")
             running = RunningFilter(self.filter.sections(step_ms), n)
             check.signal = lambda stretch: signal(running.see(stretch))
             check.measure = unfiltered = Sizes(signal, n)
@@ -337,12 +338,14 @@ class _Windows(Band, LimitSpec):
         self, shown: Shown, amount: Amount, of: Callable[[tuple[float, float]], Signal]
     ) -> Check:
         if reason := why_no_spectrum(shown.clock.step_ms):
-            raise NotAssessable(reason)
+            raise NotAssessable(f"{reason}{FINER}")
         seen_hz, said = shown.seen(self)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
         if first >= seen_hz / RESOLUTION_HZ - 1e-6:
-            seen = f"seen up to {seen_hz:.3g} Hz, it " if seen_hz < self.high_hz else ""
-            raise NotAssessable(f"{seen}holds no bin of a 10-minute window (multiples of 1/600 Hz)")
+            none = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
+            if said.note:
+                raise NotAssessable(f"seen up to {seen_hz:.3g} Hz, it {none}{FINER}")
+            raise NotAssessable(f"it {none}, whatever the run; give it a width of 1/600 Hz or more")
         limit, how = amount.of(shown)
         return Check(
             f"{self.what}{how}", limit, "MW", WINDOW_MS, STRIDE_MS, of((self.low_hz, seen_hz)),

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from diploee.measures.series import QUANTA_PER_MW, ClockSums, Signal, Stretch, Values
 from diploee.metrics.limits.check import (
+    NO_NOMINAL,
     Amount,
     Check,
     LimitSpec,
@@ -159,14 +160,18 @@ class LoadFactorLimit(_ClockLimit):
         """Yield the check."""
         shown.aligned(self.interval)
         if self.of == "nominal" and not shown.nominal_mw:
-            raise NotAssessable("the run tells no nominal power")
+            raise NotAssessable(NO_NOMINAL)
 
         sums = ClockSums(shown.clock, self.interval)
 
         def factor() -> float | None:
             means_mw = sums.result().mean_mw
             if not means_mw.size or not means_mw.max() > 0:
-                check.why_none = "there is no load" if means_mw.size else check.why_none
+                check.why_none = (
+                    "there is no load; run a site with jobs or services"
+                    if means_mw.size
+                    else check.why_none
+                )
                 return None
             whole_mw = means_mw.max() if self.of == "peak" else shown.nominal_mw
             return float(means_mw.mean()) / whole_mw

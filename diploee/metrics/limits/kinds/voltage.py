@@ -34,7 +34,9 @@ class VoltageChangeLimit(LimitSpec):
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         if shown.grid is None:
-            raise NotAssessable("the scenario has no site.short_circuit_mva and site.x_over_r")
+            raise NotAssessable(
+                "no site.short_circuit_mva and site.x_over_r; give both in the scenario"
+            )
         if shown.clock.step_ms != PROFILE_STEP_MS:
             raise NotAssessable("it needs steps of 0.1 s: --set 'step=0.1 s'")
         shown.held(2 * MS_PER_S)

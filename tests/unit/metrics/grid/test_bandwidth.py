@@ -117,9 +117,10 @@ def test_each_limit_has_its_share_of_the_energy():
     assert [(e["name"], e["energy_share"]) for e in block["of_profiles"]] == [
         ("readings every 0.1 s fold", 0.125),
         ("means over 1 s", 0.375),
+        ("constant power", 0.5),
     ]
     assert block["of_profiles"][1]["note"] == (
-        "to 0.44 Hz, 'a' and 1 others, 38% of the energy of jobs and services"
+        "to 0.44 Hz, 'a' and 1 other, 38% of the energy of jobs and services"
     )
 
 

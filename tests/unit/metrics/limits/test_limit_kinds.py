@@ -8,6 +8,7 @@ from builders import tiny_library, tiny_scenario
 from limit_runs import check, fake_run, only
 
 from diploee.metrics.limits import load_limits
+from diploee.metrics.limits.check import FINER
 from diploee.metrics.limits.report import check_limits
 from diploee.simulation import simulate
 
@@ -273,7 +274,7 @@ def test_ends_of_means_as_long_as_the_ramp_are_a_lower_bound(run_of):
         ramps=[{"interval": length, "between": "end_points", "mw_per_min": 1} for length in SPANS],
         changes=[{"above_mw": 50, "max_mw_per_s": 0.5}],
     )
-    bound = "lower bound: means over 60 s smear steps under 120 s"
+    bound = f"lower bound: means over 60 s smear steps under 120 s{FINER}"
     assert [result.note for result in report.results] == [bound, "", bound]
 
 
