@@ -19,7 +19,6 @@ REPLICA_COLUMNS = (
 """Columns that each model of a replica stream adds to the series."""
 SIGNAL_COLUMNS = {
     "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),),
-    "voltage": (Column("voltage_pu", "p.u.", "service", "mean", None, "voltage at the bus"),),
 }
 """Columns that each replica stream with a signal adds."""
 
@@ -53,12 +52,12 @@ OF_STREAM = (
     Metric("mean_mw", "MW", "mean power of its GPUs", "{:,.3f}", "those with replicas", "table"),
     Metric("energy_mwh", "MWh", "energy of its GPUs", "{:,.3f}"),
     Metric(
-        "violation_h", "h", "time over its cap or outside its band", "{:,.3f}",
+        "violation_h", "h", "time over its cap", "{:,.3f}",
         "by the means of control intervals", "table",
     ),
     Metric(
         "violation_mean", "1", "mean violation", "{:.5f}",
-        "over the run, of the cap or of half the band, 0 within", "table",
+        "over the run, of the cap, 0 within", "table",
     ),
     Metric("violation_max", "1", "largest violation", "{:.4f}", "likewise", "table"),
     Metric("violation_end", "1", "violation in the last tenth of the run", "{:.5f}", "its mean"),

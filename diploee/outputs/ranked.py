@@ -206,7 +206,7 @@ RANKED = (
             _Pivot("By stream", "replicas.streams.<row>.", {
                 "mean_mw": "Mean", "energy_mwh": "Energy", "violation_h": "In violation",
                 "violation_mean": "Mean violation",
-            }, "Violations are of the cap, or of half the band of the voltage.", "Stream"),
+            }, "Violations are of the cap.", "Stream"),
         ),
     ),
 )  # fmt: skip

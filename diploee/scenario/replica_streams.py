@@ -117,7 +117,7 @@ class ReplicaStream(Model):
     )
     signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = Field(
         default=None,
-        description="Constraint on the replicas' power, cap or voltage; measured in any case, "
+        description="Constraint on the replicas' power, such as a cap; measured in any case, "
         "acted on by controllers that look at it.",
     )
     control_interval_s: Annotated[float, Field(gt=0, le=3600)] = Field(

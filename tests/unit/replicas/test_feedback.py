@@ -16,7 +16,6 @@ from diploee.neighbours.openg2g.replicas.control import (
     FeedbackSpec,
     ModelSetting,
     Observed,
-    VoltageSpec,
 )
 
 LOW, HIGH = float(np.log2(SIZES[0])), float(np.log2(SIZES[-1]))
@@ -110,20 +109,11 @@ def test_a_larger_size_waits_and_a_smaller_one_does_not():
     assert np.mean(held > 1) < np.mean(alternating > 1)
 
 
-def test_a_low_voltage_is_met_at_the_power_that_the_line_allows():
-    spec = VoltageSpec(points=[{"at_s": 0, "pu": 0.99}], pu_per_mw=-1.0, v_min=0.95)
-    x = converged(lambda power_w: spec.constraints(0.0, power_w))["a"]
-    # 0.99 - 1.0 P = 0.95 at P = 0.04 MW, 1,000 W a replica
-    assert x == pytest.approx(float(np.log2(POWER.inverse(1000.0))), abs=1e-3)
-
-
 def test_signals_give_excess_and_what_a_watt_adds_to_it():
-    voltage = VoltageSpec(points=[{"at_s": 0, "pu": 1.0}, {"at_s": 100, "pu": 0.9}], pu_per_mw=-0.5)
-    assert voltage.value(50.0, 20_000.0) == pytest.approx(0.95 - 0.01)
     steps = CapSpec(steps=[{"since_s": 10, "mw": 0.1}, {"since_s": 20}])
     assert [steps.value(t, 0.0) for t in (0, 10, 19, 20)] == [np.inf, 1e5, 1e5, np.inf]
-    for signal, time_s in ((voltage, 50.0), (steps, 15.0), (steps, 0.0)):
-        at, above = (signal.constraints(time_s, power_w) for power_w in (5e4, 5.1e4))
+    for time_s in (15.0, 0.0):
+        at, above = (steps.constraints(time_s, power_w) for power_w in (5e4, 5.1e4))
         for low, high in zip(at, above, strict=True):
             assert high.excess - low.excess == pytest.approx(low.per_w * 1e3, abs=1e-12)
 

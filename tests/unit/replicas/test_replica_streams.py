@@ -267,16 +267,6 @@ def test_feedback_keeps_a_cap_between_two_sizes_on_average(folder, tmp_path):
     assert violation["violation_h"] == pytest.approx(over_h)
 
 
-def test_a_voltage_is_that_of_the_replicas_own_power(folder, tmp_path):
-    signal = {"kind": "voltage", "points": [{"at_s": 0, "pu": 0.96}], "pu_per_mw": -1.0}
-    run = run_of(scenario_of(folder, signal=signal), tmp_path)
-    series = run.facility()
-    expected = 0.96 - series["it_power_w"] / 1e6
-    assert series["voltage_pu.chat"].to_numpy() == pytest.approx(expected.to_numpy(), abs=1e-6)
-    stream = run.metrics["replicas"]["streams"]["chat"]
-    assert stream["violation_max"] == 0
-
-
 # --- what can't be
 
 

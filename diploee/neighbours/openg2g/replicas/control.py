@@ -19,7 +19,7 @@ g and h that were measured,
 
 and the feasible size next to 2^x, on the scale of x, is set; with `raise_after_s` a larger one
 waits, x at the middle between both meanwhile. The method is that of OpenG2G [1]_; all excesses are
-relative here, so that one set of gains does for a cap and for voltages, and kappa, the term of an
+relative here, so that one set of gains does for all, and kappa, the term of an
 augmented Lagrangian, damps the oscillation of the plain method. ASSUMPTION: the gains are our
 choice [J].
 
@@ -47,7 +47,6 @@ from diploee.units import S_PER_DAY, W_PER_MW
 Gain = Annotated[float, Field(gt=0, le=1e6)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
-PerUnit = Annotated[float, Field(gt=0, le=2)]
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class ControlSetting(Brief):
 class Constraint(Brief):
     """One limit on the power of all replicas."""
 
-    name: str  # such as ``cap`` or ``undervoltage``
+    name: str  # such as ``cap``
     excess: float  # by how much it is violated, over a scale of its own, positive where it is [1]
     per_w: float  # what a watt more adds to the excess [1/W]
 
@@ -257,51 +256,6 @@ class CapSpec(ReplicaSignalSpec):
         if cap_w == float("inf"):
             return (Constraint("cap", -1.0, 0.0),)
         return (Constraint("cap", power_w / cap_w - 1, 1 / cap_w),)
-
-
-class VoltagePoint(Model):
-    """A voltage at a time."""
-
-    at_s: Seconds = Field(description="When, since the start of the run [s].")
-    pu: PerUnit = Field(description="Voltage at the bus without the replicas' power [p.u.].")
-
-
-class VoltageSpec(ReplicaSignalSpec):
-    """The voltage at the bus, which falls with the replicas' power, held within a band.
-
-    ASSUMPTION: it is linear in the power, one bus, all phases alike [J].
-    """
-
-    kind: Literal["voltage"] = Field(default="voltage", description="A band of voltage.")
-    points: tuple[VoltagePoint, ...] = Field(
-        min_length=1, description="The voltage without the replicas, linear between points."
-    )
-    pu_per_mw: Annotated[float, Field(ge=-1, lt=0)] = Field(
-        description="Change of the voltage by a megawatt of the replicas [p.u.], below 0."
-    )
-    v_min: PerUnit = Field(default=0.95, description="Lower edge of the band [p.u.].")
-    v_max: PerUnit = Field(default=1.05, description="Upper edge [p.u.].")
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> VoltageSpec:
-        _check_order([point.at_s for point in self.points], "points")
-        if self.v_min >= self.v_max:
-            raise ValueError(f"v_min is {self.v_min:g}, expected less than v_max, {self.v_max:g}")
-        return self
-
-    def value(self, time_s: float, power_w: float) -> float:
-        """Return the voltage at the bus [p.u.]."""
-        times_s, pu = zip(*((p.at_s, p.pu) for p in self.points), strict=True)
-        return float(np.interp(time_s, times_s, pu)) + self.pu_per_mw * power_w / W_PER_MW
-
-    def constraints(self, time_s: float, power_w: float) -> tuple[Constraint, ...]:
-        """Return both edges of the band; excesses are over half of its width."""
-        voltage, half = self.value(time_s, power_w), (self.v_max - self.v_min) / 2
-        per_w = self.pu_per_mw / W_PER_MW / half
-        return (
-            Constraint("undervoltage", (self.v_min - voltage) / half, -per_w),
-            Constraint("overvoltage", (voltage - self.v_max) / half, per_w),
-        )
 
 
 def _check_order(times_s: list[float], key: str) -> None:

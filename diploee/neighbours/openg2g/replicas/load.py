@@ -233,7 +233,7 @@ class ReplicaPlan:
         # Power of all replicas' GPUs [W], step by step
         self.power_w = np.zeros(int(horizon_ms) // spec.step_ms)
         # By control interval: mean power [W]; largest excess of the signal's constraints [1], and
-        # the cap [W] or voltage [p.u.], both NaN without a signal
+        # the cap [W], both NaN without a signal
         self.mean_power_w, self.excess, self.signal = np.full((3, n_control), np.nan)
         self._operate()
 
@@ -288,7 +288,7 @@ class ReplicaPlan:
 
     @property
     def signal_kind(self) -> str:
-        """``cap``, ``voltage`` or empty."""
+        """``cap``, or empty."""
         return "" if self.spec.signal is None else self.spec.signal.kind
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
