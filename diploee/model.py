@@ -182,6 +182,16 @@ def uncertain(
     return Field(default=default, description=description, json_schema_extra=extra, **limits)
 
 
+def named_preset(name: Any, presets: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a preset by its name."""
+    if name not in presets:
+        raise ValueError(
+            f"unknown preset {shown(name)} (have: {one_of(presets)})"
+            f"{did_you_mean(str(name), presets)}"
+        )
+    return presets[name]
+
+
 def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
     """Yield the keys within a part of a scenario that take a value which their text calls assumed.
 

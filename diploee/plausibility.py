@@ -175,8 +175,8 @@ def _sharp_edges(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Ite
             yield (
                 f"streams.{name}: all GPUs of a job change level together, within edge_s, and "
                 "nothing in the nodes softens it, edges that are sharper than a real site's: its "
-                "swings, and ramps of some seconds, are an upper bound; give power_smoothing to "
-                "soften them"
+                "swings, and ramps of some seconds, are an upper end, and limits that are not met "
+                "are checked at the lower one of lag_s and edge_s too; power_smoothing softens them"
             )
 
 

@@ -158,7 +158,13 @@ def simulate(
             size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
-            kept_controller, kept_policies = deepcopy((controller, policies))
+            kept = deepcopy((controller, policies))
+
+            def again(other: Scenario) -> Line:
+                """Open another scenario with what acts on jobs as it was before the run."""
+                of_controller, of_policies = deepcopy(kept)
+                return Line.open(other, inputs, engine, of_policies, stages, of_controller, loads)
+
             line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
             if by_load:
                 line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
@@ -174,11 +180,8 @@ def simulate(
             rated_power_w = rated_w(scenario, inputs.weather_year, stages)
             peak_mw = None
             if any(asks_for_peak(each, scenario) for each in limits):
-                coarse = scenario.model_copy(update={"step": None})
-                opened = Line.open(
-                    coarse, inputs, engine, kept_policies, stages, kept_controller, loads
-                )
-                peak_mw = _peak_mw(opened, n_threads, executor)
+                coarse = again(scenario.model_copy(update={"step": None}))
+                peak_mw = _peak_mw(coarse, n_threads, executor)
             watches = _watches(line, limits, rated_power_w, peak_mw)
             taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file)
             windows = line.windows(window_days, update)
@@ -198,6 +201,18 @@ def simulate(
         if watches:
             boundary = find_column(POWER, line.columns)[0].boundary or "unknown"
             reports = [(each.limits, each.report(found, boundary)) for each in watches]
+            lower = lower_end(scenario)
+            if lower is not None and any(report.not_met for _, report in reports):
+                with watch.stage("lower end"):
+                    opened = again(lower)
+                    ends = _watches(opened, limits, rated_power_w, peak_mw)
+                    windows = opened.windows(window_days, lambda *_: None)
+                    for _ in opened.written(opened.blocks(windows, n_threads, executor), ends):
+                        pass
+                reports = [
+                    (of, report.beside(end.report({}, boundary), LOWER_END))
+                    for (of, report), end in zip(reports, ends, strict=True)
+                ]
             write_json(new.path / LIMITS_FILE, limits_entries(reports))
         write_json(new.path / MANIFEST, {**manifest, "timing": watch.stages})
     return open_run(new.place)
@@ -285,6 +300,23 @@ class _Taken:
                     self._folder, self._search, clock, line.columns, head, self.causes
                 )
         return found
+
+
+LOWER_END = "at the lower end of a large job's lag_s and edge_s"
+
+
+def lower_end(scenario: Scenario) -> Scenario | None:
+    """Return a scenario whose large jobs swing least of what is known; None where none differs."""
+    streams = dict(scenario.streams)
+    for name, stream in scenario.streams.items():
+        if stream.synchronous is None or stream.power_smoothing is not None:
+            continue
+        n_gpus = scenario.facility.node_type_of(stream.pool).n_gpus
+        jobs = tuple(job.lower_end(n_gpus) or job for job in stream.synchronous.jobs)
+        if jobs != stream.synchronous.jobs:
+            training = stream.synchronous.model_copy(update={"jobs": jobs})
+            streams[name] = stream.model_copy(update={"synchronous": training})
+    return scenario.model_copy(update={"streams": streams}) if streams != scenario.streams else None
 
 
 def _limits_of(scenario: Scenario, name: str) -> Limits:

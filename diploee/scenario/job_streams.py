@@ -345,10 +345,12 @@ class JobStream(Model):
                 "would cross the floor; remove one of them"
             )
         jobs = self.synchronous.jobs if self.synchronous is not None else ()
-        if self.power_smoothing is not None and any(job.lead_s or job.exit_s for job in jobs):
+        if self.power_smoothing is not None and any(
+            job.lead_s or job.exit_s or job.lag_s for job in jobs
+        ):
             raise ValueError(
-                "power_smoothing can't go with the lead_s and exit_s of a synchronous job, which "
-                "are steps of its own; set both to 0"
+                "power_smoothing can't go with lead_s, lag_s and exit_s of a synchronous job, "
+                "which are steps of its own; set them to 0"
             )
         if self.flexibility is not None and self.flexibility.min_nodes is not None:
             raise ValueError(

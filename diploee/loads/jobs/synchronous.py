@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -59,6 +59,9 @@ MEASURED_HZ = 0.25
 MOST_JOBS = 100_000
 LEAST_ETTR = 0.01
 """A job that is expected to spend less of its time on progress never gets anywhere."""
+
+LAG_STEPS = 10
+"""Steps in which the nodes of a job go over to its next phase."""
 
 KEPT = 4
 """Phases of jobs that are kept, some 10 MB each."""
@@ -229,13 +232,20 @@ class _Kind:
         leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
 
-    def lead_factor(self, phase: Int16Array) -> Float64Array:
-        """Return the power of all nodes in such a time over that in the phase itself."""
-        train = np.mean([loop.mean() for loop in self.own_loops])
-        train_w, write_w = self.power_w(train, trains=True), self.phase_power_w(Phase.CHECKPOINT)
-        ratio = np.where(phase <= Phase.REDO, write_w / train_w, train_w / write_w)
-        factor: Float64Array = 1 + (ratio - 1) / self.n_gpus
-        return factor
+    def lags_ms(self, length_ms: Int64Array) -> Int64Array:
+        """Return the time at the beginning of each phase in which nodes are in the one before."""
+        lags_ms = np.minimum(_ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2)
+        lags_ms[0] = 0
+        return np.where(lags_ms >= LAG_STEPS, lags_ms, 0)
+
+    @cached_property
+    def mean_power_w(self) -> Float64Array:
+        """Power of all nodes in each phase, the mean where they train [W]."""
+        train = float(np.mean([loop.mean() for loop in self.own_loops]))
+        return np.array([
+            self.power_w(train, trains=True) if of <= Phase.REDO else self.phase_power_w(of)
+            for of in Phase
+        ])  # fmt: skip
 
     def power_w(self, share: float, trains: bool = False) -> float:
         """Return the power of all nodes where each GPU that trains draws a part of its TDP [W].
@@ -431,12 +441,22 @@ class SynchronousJobs(JobSource):
         rng: np.random.Generator,
     ) -> Pieces:
         """Return the pieces of phases without smoothing, likewise."""
-        leads_ms = kind.leads_ms(phase, length_ms)
-        of, last = repeated(1 + (leads_ms > 0))
-        rest_ms = (length_ms - leads_ms)[of]
-        begin_ms = begin_ms[of] + last * rest_ms
-        length_ms = np.where(last, leads_ms[of], rest_ms)
-        phase, factor = phase[of], np.where(last, kind.lead_factor(phase[of]), 1.0)
+        # Nodes that are late, some steps at the beginning of a phase, and the GPU that leads
+        lags_ms, leads_ms = kind.lags_ms(length_ms), kind.leads_ms(phase, length_ms)
+        n_steps = np.where(lags_ms > 0, LAG_STEPS, 0)
+        of, nth = repeated(n_steps + 1 + (leads_ms > 0))
+        n_steps = n_steps[of]
+        late, leads = nth < n_steps, nth > n_steps
+        into_ms = np.where(late, nth * lags_ms[of] // LAG_STEPS, lags_ms[of])
+        begin_ms = begin_ms[of] + np.where(leads, (length_ms - leads_ms)[of], into_ms)
+        length_ms = np.diff(begin_ms, append=begin_ms[-1] + length_ms[-1] - into_ms[-1])
+        power_w = kind.mean_power_w[phase]
+        before, behind = np.roll(power_w, 1)[of], np.roll(power_w, -1)[of]
+        other_w = np.where(late, before, np.where(leads, behind, power_w[of]))
+        share = np.where(late, 1 - (nth + 0.5) / LAG_STEPS, 1 / kind.n_gpus)
+        own_w = power_w[of]
+        ratio = np.divide(other_w, own_w, out=np.ones(own_w.size), where=own_w > 0)
+        phase, factor = phase[of], 1 + share * (ratio - 1)
         trains = phase <= Phase.REDO
         row, into_ms, piece_ms = cut(length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS))
         profile_id = np.array(kind.loops)[rng.integers(len(kind.loops), size=row.size)]

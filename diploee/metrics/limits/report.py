@@ -136,6 +136,19 @@ class LimitReport(Brief):
         """The limits that are not met."""
         return tuple(result for result in self.results if result.violations)
 
+    def beside(self, other: LimitReport, where: str) -> LimitReport:
+        """Return the report with the verdicts of another beside those that are not met."""
+        of = {result.key + result.text: result for result in other.results}
+        results = []
+        for result in self.results:
+            end = of.get(result.key + result.text)
+            if result.violations and end is not None:
+                worst = end.worst[0].value if end.worst else end.value
+                said = f"{where}: {end.verdict}, worst {worst:.6g} {end.unit}".rstrip()
+                result = replace(result, scope="; ".join(filter(None, (result.scope, said))))
+            results.append(result)
+        return replace(self, results=tuple(results))
+
     @property
     def verdict(self) -> Verdict:
         """The verdict on all; a part of a year can only show that limits are not met."""

@@ -302,7 +302,7 @@ def test_bad_input_gives_one_clear_line(changes: dict[str, Any], text: str) -> N
     [
         ({"jobs_per_day": 3}, "'jobs_per_day' can't go with synchronous"),
         ({"power_smoothing": {}, "flexibility": {"tier": 3}}, "caps would cross the floor; remove"),
-        ({"power_smoothing": {}, "synchronous": {"jobs": [JOB | {"exit_s": 5}]}}, "set both to 0"),
+        ({"power_smoothing": {}, "synchronous": {"jobs": [JOB | {"exit_s": 5}]}}, "set them to 0"),
         ({"flexibility": {"min_nodes": 8}}, r"flexibility\.min_nodes can't go with synchronous"),
     ],
 )

@@ -163,6 +163,14 @@ def test_youngs_interval_of_llama_3_is_eleven_minutes() -> None:
     assert law(nodes * rate, 600, 667, 20) == pytest.approx(best, rel=1e-3)
 
 
+def test_llama_3_trains_for_over_nine_tenths_of_its_time_as_its_source_says() -> None:
+    job = SynchronousJob(preset="llama3_405b_16k")
+    detection_s = job.detection_median_s * np.exp(job.detection_sigma**2 / 2)
+    recovery_s = detection_s + job.reschedule_s + job.load_s
+    rate = 2_048 * 3.79e-3 / 86_400
+    assert 0.9 < law(rate, recovery_s, job.interval_s(2_048), 20) < 0.93
+
+
 def test_an_iteration_lasts_its_operations_over_the_speed() -> None:
     # Sheet section 6: 6 x 405e9 x 16 M / (16,384 x 400 TFLOP/s) = 5.93 s; 8,192 x 430: 11.04 s.
     job = SynchronousJob(preset="llama3_405b_16k")
