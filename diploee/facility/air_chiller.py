@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.facility.cooling import HeatCoolingSpec, PartLoad
+from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
 from diploee.facility.psychrometrics import ZERO_C_K
 from diploee.facility.wse import Efficiency, Kelvin, Pascal, fan_power, of_large_sites, pump_power
 from diploee.model import uncertain
@@ -17,7 +17,7 @@ LEAST_LIFT_K = 5.0
 LEAST_COP, MOST_COP = 1.5, 12.0
 
 
-class AirChillerSpec(HeatCoolingSpec, PartLoad):
+class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
     """Air-cooled chillers with an economizer of dry coolers, as a part of Carnot's efficiency.
 
     All its values are assumed: measured ones of a site belong into a `cooling_table`.
@@ -36,11 +36,25 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad):
     condenser_approach_k: Kelvin = uncertain(
         12.0, "Condenser above the dry-bulb temperature [K]", (8, 16)
     )
+    least_condensing_c: float = uncertain(
+        25.0,
+        "Coldest condenser, which the chillers' head pressure needs [deg C]",
+        (20, 35),
+        ge=-40,
+        le=50,
+    )
     dry_cooler_approach_k: Kelvin = uncertain(
         8.0, "Dry cooler above the dry-bulb temperature [K]", (5, 11)
     )
     dry_fan_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
         0.02, "Power of the dry coolers' fans over the design heat while they help", (0.01, 0.03)
+    )
+    least_fluid_c: float = uncertain(
+        13.0,
+        "Coldest fluid of the dry coolers, whose fans are switched off to hold it [deg C]",
+        (8, 18),
+        ge=-40,
+        le=30,
     )
     water_rise_k: Kelvin = uncertain(
         7.5,
@@ -79,7 +93,9 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad):
         lift = self.chilled_water_c - self.evaporator_approach_k - self.condenser_approach_k
         of_cops = [self.carnot_fraction * self._evaporator_k / cop for cop in (LEAST_COP, MOST_COP)]
         return (
-            ends - self.water_rise_k, ends, ends - 1e-9, lift + LEAST_LIFT_K,
+            ends - self.water_rise_k, ends, ends - 1e-9, lift + LEAST_LIFT_K, 0.0,
+            self.least_condensing_c - self.condenser_approach_k,
+            self.least_fluid_c - self.dry_cooler_approach_k,
             *(lift + k for k in of_cops),
         )  # fmt: skip
 
@@ -90,15 +106,19 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad):
     def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
         """Return the plant's power over its design heat."""
         g, evaporator_c = self.turned_down(heat), self.chilled_water_c - self.evaporator_approach_k
-        lift_k = np.maximum(temperature_c + self.condenser_approach_k - evaporator_c, LEAST_LIFT_K)
+        condenser_c = temperature_c + self.condenser_approach_k
+        condenser_c = np.maximum(condenser_c, self.least_condensing_c)
+        lift_k = np.maximum(condenser_c - evaporator_c, LEAST_LIFT_K)
         cop = np.clip(self.carnot_fraction * self._evaporator_k / lift_k, LEAST_COP, MOST_COP)
         return_c = self.chilled_water_c + self.water_rise_k
         free = np.clip(
             (return_c - (temperature_c + self.dry_cooler_approach_k)) / self.water_rise_k, 0.0, 1.0
         )
+        fans = staged_fans(temperature_c, self.dry_cooler_approach_k, self.least_fluid_c)
         return np.asarray(
             heat * (1 - free) / cop
-            + np.where(free > 0, self.dry_fan_fraction * g, 0.0)
+            + np.where(free > 0, self.dry_fan_fraction * g * fans, 0.0)
+            + self.frost_power(temperature_c)
             + pump_power(g, self.pump_pressure_pa, self.pump_efficiency, self.water_rise_k)
             + fan_power(g, self.room_fan_pressure_pa, self.room_fan_efficiency, self.air_rise_k)
         )

@@ -63,6 +63,9 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
+FROST_K = 20.0
+
+
 class PartLoad(Model):
     """How fans and pumps follow the load: ``g(q) = max(q, least)^n`` (the sheet's 3.1)."""
 
@@ -81,6 +84,32 @@ class PartLoad(Model):
     def turned_down(self, load: Any) -> Any:
         """Return the power of fans and pumps at a load, both over those at design."""
         return np.maximum(load, self.least_part_load) ** self.part_load_exponent
+
+
+class Winter(Model):
+    """How towers and dry coolers pass the cold: fans slow down, and heaters keep frost off."""
+
+    frost_fraction: float = uncertain(
+        0.003,
+        "Power of basin heaters and traced pipes at 20 K below freezing, over the design heat; in "
+        "proportion to the cold",
+        (0.001, 0.01),
+        ge=0,
+        le=0.1,
+    )
+
+    def frost_power(self, temperature_c: Any) -> Any:
+        """Return the power of heaters over the design heat."""
+        return self.frost_fraction * np.maximum(-temperature_c, 0.0) / FROST_K
+
+
+def staged_fans(temperature_c: Any, approach_k: float, least_c: float) -> Any:
+    """Return the share of fans that run, so that water in the cold is not below `least_c`.
+
+    The air that takes a heat goes with one over its rise in temperature; fans are switched off one
+    by one, so that their power goes with the air.
+    """
+    return approach_k / np.maximum(least_c - temperature_c, approach_k)
 
 
 class Plant(ABC):

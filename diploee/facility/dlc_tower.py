@@ -82,14 +82,15 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
 
     def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
         """Return the plant's power over its design heat."""
-        at_design: float = (
+        at_design = (
             self.loop_pump_fraction
             + pump_power(
                 1.0, self.water_pump_pressure_pa, self.rest.pump_efficiency, self.water_rise_k
             )
-            + tower_power(self.rest, self.tower_rise_k)
+            + tower_power(self.rest, self.tower_rise_k, temperature_c)
         )
-        by_liquid = self.liquid_fraction * at_design * self.turned_down(heat)
+        frost = self.rest.frost_power(temperature_c)
+        by_liquid = self.liquid_fraction * (at_design * self.turned_down(heat) + frost)
         return np.asarray(
             by_liquid + (1 - self.liquid_fraction) * self.rest.relative_power(heat, temperature_c)
         )

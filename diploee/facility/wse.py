@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.facility.cooling import HeatCoolingSpec, PartLoad
+from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
 from diploee.model import uncertain
 from diploee.tables import Float64Array
 
@@ -65,7 +65,7 @@ def chiller_cop(condenser_c: Any, part_load: Any, relative_error: float) -> Any:
 of_large_sites = partial(uncertain, source="of large sites, Lei and Masanet", basis="")
 
 
-class WaterPlant(PartLoad):
+class WaterPlant(PartLoad, Winter):
     """Chillers, towers, coils and pumps; ranges are those of large sites (Lei and Masanet)."""
 
     supply_air_c: float = of_large_sites(
@@ -83,6 +83,15 @@ class WaterPlant(PartLoad):
     tower_rise_k: Kelvin = of_large_sites(5.0, "Rise of the tower water's temperature [K]", (4, 6))
     tower_approach_k: Kelvin = of_large_sites(
         4.75, "Tower water above the wet-bulb temperature [K]", (2.8, 6.7)
+    )
+    least_tower_water_c: float = uncertain(
+        18.0,
+        "Coldest tower water [deg C]: in colder weather tower fans are switched off to hold it, "
+        "unless the economizer needs colder, and chillers get none colder by a bypass, as their "
+        "head pressure needs",
+        (13, 21),
+        ge=-40,
+        le=30,
     )
     exchanger_approach_k: Kelvin = of_large_sites(
         2.25, "Approach of the economizer's exchanger [K]", (1.7, 2.8)
@@ -133,8 +142,19 @@ class WaterPlant(PartLoad):
         """Wet-bulb temperatures where free cooling ends, where it begins, and of the regression."""
         approach = self.tower_approach_k + self.exchanger_approach_k
         returns = self._return_c
-        condenser = [t - self.tower_approach_k for t in CONDENSER_C]
-        return (returns - approach - self.water_rise_k, returns - approach, *condenser)
+        water = (*self._condenser_c, self.held_water_c)
+        towers = [t - self.tower_approach_k for t in water]
+        return (returns - approach - self.water_rise_k, returns - approach, 0.0, *towers)
+
+    @property
+    def _condenser_c(self) -> tuple[float, float]:
+        return max(self.least_tower_water_c, CONDENSER_C[0]), CONDENSER_C[1]
+
+    @property
+    def held_water_c(self) -> float:
+        """Tower water that fans hold in the cold: none colder than the economizer needs."""
+        needed_c = self._return_c - self.water_rise_k - self.exchanger_approach_k
+        return min(self.least_tower_water_c, needed_c)
 
     @property
     def _return_c(self) -> float:
@@ -156,25 +176,28 @@ class WaterPlant(PartLoad):
         n = self.n_chillers
         running = np.clip(np.ceil(chilled * n / MOST_LOAD_OF_CHILLER), 1, n)
         part_load = np.clip(chilled * n / running, LEAST_LOAD_OF_CHILLER, 1)
-        condenser_c = np.clip(temperature_c + self.tower_approach_k, *CONDENSER_C)
+        condenser_c = np.clip(temperature_c + self.tower_approach_k, *self._condenser_c)
         chillers = chilled / chiller_cop(condenser_c, part_load, self.cop_relative_error)
         chilled_pumps = pump_power(
             self.turned_down(heat), self.chilled_pump_pressure_pa, self.pump_efficiency,
             self.water_rise_k,
         )  # fmt: skip
         # The towers also take away what the chillers draw.
-        towers = self.turned_down(heat + chillers) * tower_power(self, self.tower_rise_k)
-        return np.asarray(room_fans + chillers + chilled_pumps + towers)
+        at_load = tower_power(self, self.tower_rise_k, temperature_c)
+        towers = self.turned_down(heat + chillers) * at_load
+        frost = self.frost_power(temperature_c)
+        return np.asarray(room_fans + chillers + chilled_pumps + towers + frost)
 
 
-def tower_power(plant: WaterPlant, rise_k: float) -> float:
-    """Return the power of tower pumps and fans at design, over the heat."""
+def tower_power(plant: WaterPlant, rise_k: float, temperature_c: Any) -> Any:
+    """Return the power of tower pumps and fans at design, over the heat, in some weather."""
     pumps = pump_power(1.0, plant.tower_pump_pressure_pa, plant.pump_efficiency, rise_k)
     fans = tower_fan_power(
         1.0, plant.tower_fan_pressure_pa, plant.tower_fan_efficiency, rise_k, plant.water_to_air,
         plant.air_density_kg_m3,
     )  # fmt: skip
-    return float(pumps + fans)
+    approach_k, held_c = plant.tower_approach_k, plant.held_water_c
+    return pumps + fans * staged_fans(temperature_c, approach_k, held_c)
 
 
 class WseSpec(WaterPlant, HeatCoolingSpec):

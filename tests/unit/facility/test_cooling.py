@@ -216,10 +216,45 @@ def test_warmer_air_never_costs_less_where_no_chiller_starts() -> None:
             ("dlc_tower", np.linspace(23.5, 30, 30)),
             ("air_chiller", np.linspace(-20, 50, 300)),
         ):
-            spec = opened(kind, weather([10, 10])).plant
+            keys = {"rest": {"frost_fraction": 0}} if kind == "dlc_tower" else {"frost_fraction": 0}
+            spec = opened(kind, weather([10, 10]), **keys).plant
             power = spec.relative_power(np.full(temperatures_c.size, load), temperatures_c)
             gone = 0.02 if kind == "air_chiller" else 1e-12  # the dry coolers' fans stop
             assert np.diff(power).min() >= -gone
+
+
+def test_fans_slow_down_in_the_cold_until_heaters_need_more() -> None:
+    for kind in ("wse", "dlc_tower", "air_chiller"):
+        warm, cool, freezing, cold = (ratio(kind, 1, t) for t in (5, 1, 0, -20))
+        assert warm > cool > freezing
+        assert cold < ratio(kind, 1, 15)
+        off = {"rest": {"frost_fraction": 0}} if kind == "dlc_tower" else {"frost_fraction": 0}
+        plant = opened(kind, weather([-20, -20]), **off).plant
+        without = float(plant.relative_power(np.array([1.0]), np.array([-20.0]))[0])
+        assert cold - without == pytest.approx(0.003, rel=1e-6)
+
+
+def test_tower_fans_take_the_air_that_holds_the_water() -> None:
+    # at 18 deg C of water and 0 deg C outside, 4.75 / 18 of the air; of 250 Pa over 0.775
+    fan = tower_fan_power(1.0, 250.0, 0.775, 5.0, 2.0)
+    chillers_off = ratio("wse", 1, 13.25)
+    assert chillers_off - ratio("wse", 1, 0) == pytest.approx(fan * (1 - 4.75 / 18), rel=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "keys"), [
+    ("wse", {"supply_air_c": 10.0, "least_tower_water_c": 21.0}),
+    ("air_chiller", {"chilled_water_c": 8.0}),
+])  # fmt: skip
+def test_chillers_gain_nothing_from_colder_condensers_than_they_bear(
+    kind: str, keys: dict[str, float]
+) -> None:
+    colder = {"least_tower_water_c": -40} if kind == "wse" else {"least_condensing_c": -40}
+    heat, outside_c = np.array([1.0]), np.array([8.0])
+    held, free = (
+        opened(kind, weather([8, 8]), **given).plant.relative_power(heat, outside_c)[0]
+        for given in (keys, keys | colder)
+    )
+    assert held > free
 
 
 def test_cooling_follows_the_weather_linearly_in_time() -> None:
