@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
 
 DAYS, HOURS = 7, 24
+VARIED = replace(TABLE_3, title="Table 3 with jobs that differ", scenario="colocation_10mw_varied")
 PAGE = Path(__file__).parents[2] / "docs" / "VALIDATION.md"
 
 HEAD = """# Validation
@@ -51,6 +53,7 @@ OPEN = """## Without a comparison
 
 SECTIONS: dict[str, Callable[[Simulate], Section]] = {
     "table-3": lambda run_of: year_table(TABLE_3, run_of),
+    "table-3-varied": lambda run_of: year_table(VARIED, run_of),
     "table-4": lambda run_of: year_table(TABLE_4, run_of),
     "profiles": lambda _: run_times_and_power(ProfileLibrary.open()),
     "metered-runs": lambda _: eight_gpu_runs(),
