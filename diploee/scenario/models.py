@@ -37,6 +37,7 @@ from diploee.model import (
     Model,
     Name,
     UtcOffset,
+    named_preset,
     optional,
     ranges,
 )
@@ -221,9 +222,37 @@ def _check_time_zone(text: str) -> str:
     return named_zone(text).key
 
 
+GPUS_W = {
+    "a100": (400, 63, 91),
+    "h100": (700, 70, 113),
+    "h200": (700, 76, 116),
+    "l40s": (350, 34, 107),
+}
+"""TDP, deep idle and warm level of GPUs [W]: data sheets, and medians of open traces
+(Leo-hxu/training-power-trace-explorer, eve123xy/power-traces-browser, computed)."""
+
+IDLE_CPUS_W = 128.2
+"""Two EPYC 9554 of 360 W at idle, arXiv:2604.07345; ASSUMPTION: other hosts' draw as much [W]."""
+
+NODE_PRESETS = {
+    f"{n_gpus}x{gpu}": {
+        "n_gpus": n_gpus, "gpu_tdp_w": tdp_w, "n_cpus": 2, "cpu_tdp_w": 360,
+        "idle_power_w": round(n_gpus * idle_w + IDLE_CPUS_W),
+        "warm_power_w": round(n_gpus * warm_w + IDLE_CPUS_W),
+    }
+    for gpu, (tdp_w, idle_w, warm_w) in GPUS_W.items()
+    for n_gpus in (4, 8)
+}  # fmt: skip
+
+
 class NodeType(Model):
     """A kind of server node; the ratings give its rated power, `idle_power_w` its idle draw."""
 
+    preset: str | None = optional(
+        f"Ratings, idle and warm power that are not given, by name: {one_of(NODE_PRESETS)}. "
+        "GPUs as measured on open traces; the host of arXiv:2604.07345, two CPUs of 360 W, is "
+        "assumed for all."
+    )
     n_gpus: Devices = Field(description="GPUs per node.")
     gpu_tdp_w: DevicePower = Field(description="Thermal design power of one GPU [W].")
     n_cpus: Devices = Field(description="CPU sockets per node.")
@@ -244,6 +273,13 @@ class NodeType(Model):
         "in it), by name or as a group of keys with its kind. If absent, the devices' power alone "
         "is known."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("preset") is None:
+            return given
+        return {**named_preset(given["preset"], NODE_PRESETS), **given}
 
     @property
     def rated_power_w(self) -> float:
