@@ -145,6 +145,12 @@ class Shown(Brief):
             scope = support.smears
         return Said(note, scope)
 
+    def of_mean(self, span_ms: int) -> str:
+        """Return the scope of a mean over a time: a source may be interpolated within more."""
+        support = self.support
+        is_whole = not support.is_interpolated(2 * span_ms / MS_PER_S)
+        return "" if is_whole else f"a lower bound: {support.interpolation}"
+
     def seen(self, band: Band) -> tuple[float, Said]:
         """Return up to where a band is seen [Hz], and what is to be said of that.
 
@@ -362,7 +368,7 @@ def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = No
     step_ms = shown.clock.step_ms
     return Check(
         text, limit_mw, "MW", step_ms, step_ms, power, per_unit=QUANTA_PER_MW, event=event,
-        whole=True,
+        whole=True, scope=shown.of_mean(step_ms),
     )  # fmt: skip
 
 

@@ -180,7 +180,11 @@ def test_gross_demand_pue_and_size_are_those_without_the_plant(tmp_path: Path) -
 
 
 LIMITS = Limits.model_validate(
-    {"ramps": [{"interval": "10 min", "mw_per_min": 9}], "swings": [{"window": "1 h", "max_mw": 9}]}
+    {
+        "ramps": [{"interval": "10 min", "mw_per_min": 9}],
+        "swings": [{"window": "1 h", "max_mw": 9}],
+        "peaks": [{"interval": "15 min", "max_mw": 9}, {"max_mw": 9}],
+    }
 )
 
 
@@ -200,6 +204,8 @@ def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(tmp_pat
             assert ("clouds" in band.get("flag_reason", "")) == is_bound
         for result in check_limits(run, LIMITS).results:
             assert ("lower bound: clouds" in result.scope) == is_bound
+        hourly = Limits.model_validate({"peaks": [{"interval": "1 h", "max_mw": 9}]})
+        assert "clouds" not in check_limits(run, hourly).results[0].scope
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class _ClockLimit(LimitSpec):
         sums, (size, how) = ClockSums(shown.clock, interval_ms), limit
         return Check(
             f"{self.what}{how}", size, unit, interval_ms, interval_ms, measure=sums,
-            at_end=partial(of, sums), **options,
+            at_end=partial(of, sums), scope=shown.of_mean(interval_ms), **options,
         )  # fmt: skip
 
 
