@@ -72,7 +72,7 @@ PHASE_COLUMNS = (
 BLOCK_INTERVALS = 1 << 18
 """Intervals of a block where no transform sets them."""
 
-MAX_SPECTRA_BYTES = 1 << 30
+MAX_SPECTRA_BYTES = 1 << 29
 """Memory for the transforms of profiles; jobs of those that do not fit are added directly."""
 
 

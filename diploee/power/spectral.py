@@ -22,7 +22,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array
 from diploee.units import MS_PER_S
 
-FFT_LENGTH = 1 << 20
+FFT_LENGTH = 1 << 18
 """Length of a transform at least; a block is what remains of it beyond the longest profile."""
 
 Spectra = dict[int, npt.NDArray[np.complexfloating[Any, Any]]]
@@ -35,7 +35,7 @@ def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[in
     """Return the intervals of history that a block needs, and the length of its transforms."""
     entries = [library.entries[index] for index in profile_ids]
     history = 1 + max(entry.duration_ms // entry.dt_ms for entry in entries)
-    return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(4 * history))))
+    return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(2 * history))))
 
 
 def spectra_bytes(n_profiles: int, length: int) -> int:

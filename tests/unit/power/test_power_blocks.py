@@ -131,7 +131,7 @@ def test_jobs_whose_transforms_do_not_fit_in_memory_are_added_directly(
     used = tuple(range(len(library.entries)))
     powers_w = []
     for n_held in (4, 2, 0):  # of four profiles, the longest first
-        monkeypatch.setattr("diploee.power.blocks.MAX_SPECTRA_BYTES", n_held * 16 * (2**19 + 1))
+        monkeypatch.setattr("diploee.power.blocks.MAX_SPECTRA_BYTES", n_held * 16 * (2**17 + 1))
         model = PowerModel(scenario.facility, library, used, 1_000, scenario.horizon_ms)
         assert model.spectral_ids == [0, 2, 1, 3][:n_held]
         blocks = power_stream(model, [(segments, scenario.horizon_ms)])
