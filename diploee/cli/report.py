@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from diploee.cli.display import show_run
 from diploee.cli.options import Force, Json, Quiet, place_option, print_result, print_written
+from diploee.outputs import open_run
 from diploee.outputs.sections import as_dict
 from diploee.reports import write_report
 from diploee.reports.build import build_report
@@ -19,6 +21,16 @@ Verdicts = Annotated[
         metavar="LIMITS",
         help="Add the verdicts on a preset of 'diploee limits --list', or on a file of limits; "
         "may be repeated.",
+    ),
+]
+
+
+Bands = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="ENSEMBLE_DIR",
+        help="Show P5 to P95 beside each headline number, over an ensemble of the run's scenario: "
+        "'diploee ensemble SITE --assumed --runs 40'.",
     ),
 ]
 
@@ -44,21 +56,25 @@ def report_command(
             "--by-load", help="Split the power by stream and service, of 'run --by-load'."
         ),
     ] = False,
+    bands: Bands = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Draw runs or a sweep on one HTML page, which needs no network."""
     if as_json:
-        found = build_report(folders, limits or (), drawn=False)
+        found = build_report(folders, limits or (), drawn=False, bands=bands)
         content = {"title": found.title, "sections": as_dict(found.sections)}
         print_result({**content, "warnings": found.warnings})
         return
     written = write_report(
-        folders, out, png=png, svg=svg, force=force, limits=limits or (), by_load=by_load
-    )
+        folders, out, png=png, svg=svg, force=force, limits=limits or (), by_load=by_load,
+        bands=bands,
+    )  # fmt: skip
     if quiet:
         return
+    if bands is not None:
+        show_run(open_run(folders[0]).with_bands(bands))
     typer.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     for folder, kind in ((png, "PNG"), (svg, "SVG")):
         if folder is not None:
@@ -77,6 +93,7 @@ def datasheet_command(
             "and optionally name; local time or with an offset.",
         ),
     ] = None,
+    bands: Bands = None,
     out: Annotated[
         Path, place_option("The page; one of diploee that stands there is replaced.")
     ] = Path("datasheet.html"),
@@ -89,6 +106,6 @@ def datasheet_command(
     """Write the page that a utility asks of a load: demand, ramps, limits, sources."""
     written = write_datasheet(
         run_dir, out, csv_file=csv, xlsx=xlsx, limits=limits or (), peaks=peaks,
-        force=force,
+        bands=bands, force=force,
     )  # fmt: skip
     print_written(written, as_json, quiet)

@@ -129,7 +129,12 @@ def show_ensemble(ensemble: Ensemble) -> None:
 
 def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table:
     percent, many = f"{100 * ensemble.accuracy:g} %", len(ensemble.draws) > MOST_SHARES
-    spreads = [of for of in _shown_of(point.metrics) if not many or of[0].view == "main"]
+    # With many draws the headlines of the whole site
+    spreads = [
+        (metric, of)
+        for metric, of in _shown_of(point.metrics)
+        if not many or (metric.view == "main" and "pools." not in metric.key)
+    ]
     few = all(spread.p5 is None for _, spread in spreads)
     last = [] if many else ["seeds\nmean", "seeds\nP95"]
     names = ("metric", *(("min", "P50", "max") if few else ("P5", "P50", "P95")), *last)

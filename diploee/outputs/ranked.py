@@ -230,11 +230,22 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     found += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
     found[ramps] = _with_causes(found[ramps], view)
-    notes = {"poi": _billing_notes(run), "ramps": voltage_notes(view)}
+    notes = {"poi": [*_billing_notes(run), *reactive_notes(run)], "ramps": voltage_notes(view)}
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
     if run.scenario.facility.ride_through:
         found.append(annex("ride_through")(run).section())
     return [*found, provenance(run)]
+
+
+def reactive_notes(run: Run) -> list[str]:
+    """Return that reactive power rests on assumptions, where no band says how far."""
+    if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
+        return []
+    return [
+        "Reactive power rests on assumed filters, capacitors and transformers: it is known to 30 % "
+        "at best, and its sign may not be. Its band: diploee ensemble SITE --assumed --runs 40, "
+        "then --bands."
+    ]
 
 
 def _billing_notes(run: Run) -> list[str]:
@@ -305,9 +316,19 @@ class RunView:
             return None
         about = (self.when(key) or metric.text) if note is None else note
         pattern = "" if re.match(r"[kMG](W|VA|var)", metric.suffix) else metric.format
-        return Figure(
+        found = Figure(
             item or metric.name, value * metric.factor, metric.suffix, about, "", key, pattern
         )
+        bands = self.run.bands.ends if self.run.bands else {}
+        if key not in bands:
+            return found
+        low, high = (end * metric.factor for end in bands[key])
+        form = pattern or pattern_for([low, high])
+        words = [about, f"P5-P95 {number(low, form)} to {number(high, form)}"]
+        signed = bands.get("poi.peak.reactive_mvar" if key == "poi.peak.power_factor" else key)
+        if key in _SIGNED and signed and signed[0] < 0 < signed[1]:
+            words.append("sign not known")
+        return replace(found, note="; ".join(filter(None, words)), band=(low, high))
 
     def when(self, key: str) -> str:
         """Return when an extreme was, as text."""
@@ -376,7 +397,8 @@ class RunView:
                 name = figure.item.partition(",")[0] if heading is None else ""
                 part = column.rpartition(".")[2].removesuffix("_mwh").replace("_", " ")
                 heading = name or part.capitalize()
-            cell = replace(figure, item=item, quantity=heading, pattern="")
+            kept = figure.pattern if column.endswith("power_factor") else ""
+            cell = replace(figure, item=item, quantity=heading, pattern=kept, note="")
         cells.setdefault(item, {})[column] = cell
 
 
@@ -404,6 +426,12 @@ def _length(row: str) -> str:
         return f"{found[1]} to {found[2]} Hz"
     return row
 
+
+_SIGNED = (
+    "poi.peak.reactive_mvar", "poi.reactive.max_mvar", "poi.reactive.min_mvar",
+    "poi.peak.power_factor",
+)  # fmt: skip
+"""Keys that are drawn or supplied, lagging or leading, by the sign of reactive power."""
 
 _FIRST = (
     "poi.headroom.use", "power.max_mw", "grid.ramps.intervals.600s.up.max_mw",
@@ -438,9 +466,10 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
         Figure(report.name or "limits", report.verdict, note=report.counts(), key="verdict")
         for report in limits
     )
-    boundary = f"Power is taken at: {view.run.boundary()}."
+    words = [f"Power is taken at: {view.run.boundary()}."]
+    words += [view.run.bands.words] if view.run.bands else []
     figures = (*verdicts, *filter(None, found))
-    return Section("answer", "At a glance", figures, (), ("overview",), (boundary,))
+    return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
 
 
 def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:

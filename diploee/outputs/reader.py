@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from diploee.errors import Brief, InputError, ScenarioError, did_you_mean, one_l
 from diploee.metric import Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
+from diploee.outputs.bands import Bands, read_bands
 from diploee.outputs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
 from diploee.outputs.records import LimitsRecord, Manifest, metrics_record
@@ -52,6 +53,17 @@ class Run(Brief):
     """A finished run."""
 
     folder: Path  # the run folder
+    bands: Bands | None = None  # of its metrics over an ensemble, where one was given
+
+    def with_bands(self, ensemble: Path | str) -> Run:
+        """Return the run with P5 and P95 of an ensemble of its scenario beside its figures.
+
+        Raises
+        ------
+        InputError
+            If the folder is no ensemble of the run's scenario, or of fewer than 20 runs.
+        """
+        return replace(self, bands=read_bands(self, ensemble))
 
     @cached_property
     def metrics(self) -> dict[str, Any]:

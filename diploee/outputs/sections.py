@@ -27,6 +27,7 @@ class Figure:
     key: str = ""  # of its metric
     pattern: str = ""  # its format; of four digits where empty
     link: str = ""  # id of the chart of a page that shows it
+    band: tuple[float, float] | None = None  # P5 and P95 over an ensemble, in `unit`
 
     @property
     def shown(self) -> str:
@@ -146,8 +147,9 @@ def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
     """Return sections in plain types, for JSON."""
 
     def plain(figure: Figure) -> dict[str, Any]:
-        names = ("item", "quantity", "value", "unit", "note", "key")
-        return {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
+        names = ("item", "quantity", "value", "unit", "note", "key", "band")
+        found = {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
+        return found if figure.band else {k: v for k, v in found.items() if k != "band"}
 
     return [
         {

@@ -92,6 +92,7 @@ def build_report(
     *,
     drawn: bool = True,
     by_load: bool = False,
+    bands: Path | str | None = None,
 ) -> Report:
     """Read run folders, or one sweep folder, and return what their report shows.
 
@@ -105,6 +106,8 @@ def build_report(
         raise InputError(f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders")
     if by_load and (sweeps or len(places) > 1):
         raise InputError("--by-load: is of one run; give its folder alone")
+    if bands is not None and (sweeps or len(places) > 1):
+        raise InputError("--bands: is of one run; give its folder alone")
     if sweeps:
         return _sweep_report(read_sweep(sweeps[0]), limits, drawn)
     if len(places) > MAX_RUNS:
@@ -115,6 +118,8 @@ def build_report(
     # Of one run alone: pools of several would be too many lines to tell apart.
     alone, named = len(places) == 1, zip(places, labels, strict=True)
     runs = [read_run(place, label, alone, by_load) for place, label in named]
+    if bands is not None:
+        runs = [replace(run, run=run.run.with_bands(bands)) for run in runs]
     names = list(dict.fromkeys(run.run.scenario.name for run in runs))
     return Report(
         title=names[0] if alone else f"{plural(len(runs), 'run')} compared",
@@ -135,6 +140,7 @@ def write_report(
     force: bool = False,
     limits: Sequence[str] = (),
     by_load: bool = False,
+    bands: Path | str | None = None,
 ) -> list[Path]:
     """Write the page, and pictures on request; return the files.
 
@@ -152,6 +158,8 @@ def write_report(
         Limits to check the runs against: names of presets, or files.
     by_load : bool
         Split the power of a single run by stream and service.
+    bands : path, optional
+        Ensemble of a single run's scenario, whose P5 and P95 stand beside its figures.
 
     Raises
     ------
@@ -164,7 +172,7 @@ def write_report(
     # What must never be replaced: all of a sweep, the files of a run.
     inputs = [p for at in places for p in ([at] if is_sweep(at) else run_files(at))]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
-    report = build_report(folders, limits, by_load=by_load)
+    report = build_report(folders, limits, by_load=by_load, bands=bands)
     with writing(force, inputs) as files:
         page = files.file(out, replaces=is_report)
         page.write_text(report_page(report), encoding="utf-8")

@@ -34,6 +34,7 @@ from diploee.outputs.ranked import (
     RunView,
     limits_section,
     provenance,
+    reactive_notes,
     voltage_notes,
     withheld,
 )
@@ -117,7 +118,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         _section("connection", "Connection", _connection(run)),
         _section("active", "Active power", _active(view, quarters, why)),
         _section("averaging", "Peak and ramps by averaging time", _by_averaging(view), AVERAGING),
-        _section("reactive", "Reactive power", _reactive(view)),
+        _section("reactive", "Reactive power", _reactive(view), " ".join(reactive_notes(run))),
         Section("swings", "Swings, and what is withheld", (), (swings,) if swings else (),
                 notes=(withheld(grid),) if grid else ()),
         Section("lines", "Lines of the spectrum", () if lines else (none,),
@@ -143,6 +144,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         (*sections, provenance(run)),
         kind="Interconnection data sheet",
         notes=(
+            *((run.bands.words,) if run.bands else ()),
             *(() if run.metrics.get("poi") else (NO_METER,)),
             *(str(warning) for warning in run.manifest.get("warnings") or ()),
             NOT_FROM_A_RUN,
@@ -408,6 +410,7 @@ def write_datasheet(
     xlsx: Path | None = None,
     limits: Sequence[str] = (),
     peaks: Path | None = None,
+    bands: Path | str | None = None,
     force: bool = False,
 ) -> list[Path]:
     """Write the data sheet of a run; return the files.
@@ -424,10 +427,14 @@ def write_datasheet(
         Files or names of limits to check.
     peaks : pathlib.Path, optional
         CSV file of a utility's peak intervals.
+    bands : path, optional
+        Ensemble of the run's scenario, whose P5 and P95 stand beside its figures.
     force : bool
         Replace existing files.
     """
     run = open_run(folder)
+    if bands is not None:
+        run = run.with_bands(bands)
     if xlsx is not None and find_spec("openpyxl") is None:
         raise InputError(
             "--xlsx: workbooks need the package openpyxl; pip install 'diploee[xlsx]', or take "
