@@ -94,7 +94,7 @@ RANKED = (
                 "max_mw": "Peak", "time": "When",
             }, "Times are the start of an interval.", "Month"),
         ),
-        ("carpet", "peak-week", "bands", "duration", "months", "pools"),
+        ("carpet", "peak-week", "bands", "duration", "months"),
     ),
     _Part(
         "ramps", "Ramps and swings",

@@ -45,7 +45,7 @@ from diploee.reports.power_charts import (
     worst_weeks_chart,
 )
 from diploee.reports.ride_through_chart import ride_through_chart
-from diploee.reports.stack_charts import overview_chart, poi_charts, pools_chart
+from diploee.reports.stack_charts import overview_chart, poi_charts
 from diploee.reports.sweep_charts import sweep_sections
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
 from diploee.reports.weekly_charts import (
@@ -247,7 +247,6 @@ _Makes = Mapping[str, Callable[[_Drawn], _Made]]
 
 _SINGLE: _Makes = {
     "overview": lambda d: overview_chart(d.run, d.unit, d.levels),
-    "pools": lambda d: pools_chart(d.run, d.unit),
     "ramps": lambda d: ramps_chart(d.run, d.unit, d.levels),
     "swings": lambda d: swings_chart(d.run, d.unit, d.levels),
     "worst-weeks": lambda d: worst_weeks_chart(d.run, d.unit),
@@ -272,9 +271,6 @@ _ANY: _Makes = {
     "instances": lambda d: instances_chart(d.runs),
 }
 """Charts of one run or several; of more than `MAX_TOGETHER` each has panels of its own."""
-
-_LAST = ("pools", "carpet-pools")
-"""Charts behind those of the whole facility."""
 
 
 def _charts(name: str, page: _Drawn) -> list[Chart]:
@@ -309,7 +305,8 @@ def _runs_sections(
             pairs = zip(runs, verdicts, strict=True)
             section = limits_section([(run.run, r, run.label) for run, of in pairs for r in of])
         made = [chart for id_ in section.charts if drawn for chart in _charts(id_, page)]
-        made = [_with_boundary(c, runs) for c in sorted(made, key=lambda c: c.id in _LAST)]
+        # Those of pools behind those of the whole facility.
+        made = [_with_boundary(c, runs) for c in sorted(made, key=lambda c: c.id == "carpet-pools")]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
         if section or made:  # tables of one run alone are not beside each other
             found.append(replace(section, charts=tuple(made), notes=notes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -250,32 +249,19 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
     between their resolved scenarios if that is one or two keys, else by their folders.
     """
     names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
-    if _unique(names):
-        return names
-    by_difference = _by_difference(differing_settings(runs))
-    if by_difference and _unique(by_difference):
-        return by_difference
     folders = [run.folder.absolute().name for run in runs]
-    if _unique(folders):
-        return folders
-    counts: Counter[str] = Counter()
-    labels = []
-    for folder in folders:
-        counts[folder] += 1
-        labels.append(f"{folder} ({counts[folder]})" if counts[folder] > 1 else folder)
-    return labels
-
-
-def _unique(names: Sequence[str]) -> bool:
-    return len(set(names)) == len(names)
+    for labels in (names, _by_difference(differing_settings(runs)), folders):
+        if labels and len(set(labels)) == len(labels):
+            return labels
+    counts = [folders[: k + 1].count(folder) for k, folder in enumerate(folders)]
+    return [
+        f"{folder} ({n})" if n > 1 else folder for folder, n in zip(folders, counts, strict=True)
+    ]
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    return {
-        **dict(_leaves(run.manifest.get("scenario", {}))),
-        "engine": run.manifest.get("engine"),
-        "version": run.manifest.get("diploee_version"),
-    }
+    of_run = {"engine": run.manifest.get("engine"), "version": run.manifest.get("diploee_version")}
+    return dict(_leaves(run.manifest.get("scenario", {}))) | of_run
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -289,21 +275,16 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def differing_settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
     """Return the keys in which the runs' scenarios differ, with the value of each run."""
     settings = [_settings(run) for run in runs]
-    values = {
-        key: tuple(one.get(key) for one in settings)
-        for key in sorted({key for one in settings for key in one})
-    }
+    keys = sorted({key for one in settings for key in one})
+    values = {key: tuple(one.get(key) for one in settings) for key in keys}
     return {key: of_runs for key, of_runs in values.items() if len(set(map(repr, of_runs))) > 1}
 
 
 def _by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
     short = [key.rsplit(".", 1)[-1].replace("_", " ") for key in differing]
-    if not 0 < len(differing) <= MAX_DIFFERENCES or not _unique(short):
-        return []
     values = list(zip(*differing.values(), strict=True))
+    if len(set(short)) < len(short) or len(short) > MAX_DIFFERENCES:
+        return []
     if any(len(str(value)) > 20 for row in values for value in row):
         return []
-    return [
-        ", ".join(f"{name} {value}" for name, value in zip(short, row, strict=True))
-        for row in values
-    ]
+    return [", ".join(f"{n} {v}" for n, v in zip(short, row, strict=True)) for row in values]

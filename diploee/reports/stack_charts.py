@@ -68,8 +68,8 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = 
         layers.append(Stack(_edges(run, coarse), stacked, tuple(names), colours, unit.power, 3,
                             total=total_name))  # fmt: skip
         tops.append(stacked.sum(axis=0))
-    spread = _spread(run, every, unit, INK)
-    layers += [*spread, _mean_line(x, total, "facility", INK, unit, bool(spread))]
+    spread = _spread(run, every, unit)
+    layers += [*spread, _mean_line(x, total, "facility", unit, bool(spread))]
     levels = _levels(run, limits)
     far_w = FAR * max(run.max_w, rated_of(run.metrics, run.run.scenario.facility)[0] * W_PER_MW)
     for k, (name, watts, main) in enumerate(level for level in levels if level[1] <= far_w):
@@ -95,22 +95,6 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = 
     )  # fmt: skip
 
 
-def pools_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return means and extremes of each part over the whole period; None of one pool alone."""
-    panels, every = [], _every(run, MS_PER_H)
-    for part in run.parts:
-        y = closed(means(part.power_w, every) / unit.watts)
-        ends = with_zero(part.min_w / unit.watts, part.max_w / unit.watts)
-        spread = _spread(part, every, unit, part.colour)
-        line = _mean_line(_edges(run, every), y, "mean", part.colour, unit, True)
-        panels.append(Panel(Axis("Day", "date"), Axis(f"Power [{unit.power}]", range=ends),
-                            (*spread, line), part.label, wide=True, small=True))  # fmt: skip
-    what = "load" if run.by_load else "pool"
-    words = f"Means of {interval(every * run.step_ms)} of each {what}.{SPREAD}"
-    title = f"Each {what} over the whole period"
-    return Chart("pools", title, words, tuple(panels)) if panels else None
-
-
 def _every(run: RunData, mean_ms: int) -> int:
     """Return how many intervals make a mean that is drawn: of two days those of a minute."""
     span_ms = run.local_ms.size * run.step_ms
@@ -124,21 +108,19 @@ def _edges(run: RunData, every: int) -> np.ndarray:
     return ends_ms.astype("datetime64[ms]")
 
 
-def _mean_line(
-    x: np.ndarray, y: Float64Array, name: str, main: str, unit: PowerUnit, thinned: bool
-) -> Line:
-    return Line(x, y.astype(np.float32), name, main, unit.power, 3, width=1.2, steps=True,
+def _mean_line(x: np.ndarray, y: Float64Array, name: str, unit: PowerUnit, thinned: bool) -> Line:
+    return Line(x, y.astype(np.float32), name, INK, unit.power, 3, width=1.2, steps=True,
                 means=thinned)  # fmt: skip
 
 
-def _spread(run: RunData, every: int, unit: PowerUnit, main: str) -> tuple[Band, ...]:
+def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Band, ...]:
     """Return the band of a run's least and greatest values within the means drawn."""
     if every < 2:
         return ()
     first, names = np.arange(0, run.power_w.size, every), ("lowest", "highest")
     low, high = (closed(most.reduceat(run.power_w, first) / unit.watts).astype(np.float32)
                  for most in (np.minimum, np.maximum))  # fmt: skip
-    return (Band(_edges(run, every), low, high, "lowest to highest", main, 0.22, unit.power, 3,
+    return (Band(_edges(run, every), low, high, "lowest to highest", INK, 0.22, unit.power, 3,
                  *names, steps=True),)  # fmt: skip
 
 
@@ -201,7 +183,7 @@ def _parts(
     words = " The top is the power at the point of interconnection."
     if is_given:
         name, y, words = "point of interconnection", closed(hourly[POI] / unit.watts), GIVEN
-        layers.append(_mean_line(times, y, name, INK, unit, True))
+        layers.append(_mean_line(times, y, name, unit, True))
     return Chart(
         "poi-parts",
         "Power at the point of interconnection, by part",

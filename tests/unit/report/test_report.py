@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee.drawing.charts import Band
+from diploee.drawing.charts import INK, MUTED, PALETTE, PEAK, Band
+from diploee.drawing.page import DARK
 from diploee.drawing.pictures import Picture
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.reports import write_report
 from diploee.reports.build import Report, build_report, report_page, write_pictures
 from diploee.reports.data import read_run
+from diploee.reports.stack_charts import LIMIT
 from diploee.scenario import load_scenario
 from diploee.simulation import simulate
 from diploee.units import MS_PER_WEEK
@@ -196,6 +198,17 @@ def test_page_asks_no_network_and_says_where_numbers_come_from(run_folder: Path)
     assert manifest["scenario_sha256"] in page
     assert "4 reference (synthesised from published facts)" in page
     assert "Mean power" in page
+
+
+@pytest.mark.parametrize("colour", [*PALETTE, PEAK, INK, MUTED, LIMIT])
+def test_colours_are_clear_on_dark_paper(colour: str) -> None:
+    def luminance(text: str) -> float:
+        part = np.array([int(text[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+        linear = np.where(part <= 0.03928, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    shown = luminance(DARK.get(colour, colour))
+    assert (shown + 0.05) / (luminance("#1b242c") + 0.05) >= 4.5
 
 
 def test_equal_runs_give_equal_pages(run_folder: Path) -> None:
