@@ -218,6 +218,7 @@ class Answer(Brief):
                 }
                 for k, case in enumerate(self.cases)
             ],
+            "curves": {n: {"status": c.status, "note": c.note} for n, c in CURVES.items()},
             "notes": self.notes,
         }  # fmt: skip
 
@@ -271,7 +272,7 @@ class Answer(Brief):
                 "Settings alone": "; ".join(_inside(*of_block) for of_block in of.settings.items())
                 if curve.zones
                 else "",
-                "Status": curve.status,
+                "Status": "; ".join(filter(None, (curve.status, curve.note))),
             }
             for head, text in cells.items():
                 unit, form = ("s", "{:.4f}") if head == "Slowest recovery" else ("", "")

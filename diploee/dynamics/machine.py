@@ -85,15 +85,6 @@ class Response(Brief):
     ramps: list[float] = field(default_factory=list)  # starts
     latched_s: float | None = None  # when the counter latched it, of the last time
 
-    def at(self, time_s: float) -> float:
-        """Return the fraction just after a time."""
-        before = [p for p in self.points if p[0] <= time_s][-1]
-        after = next((p for p in self.points if p[0] > time_s), None)
-        if after is None or before[0] == -inf:
-            return before[1]
-        part = (time_s - before[0]) / (after[0] - before[0])
-        return before[1] + part * (after[1] - before[1])
-
 
 # What comes first of what is at one instant; the next stamp comes last.
 _ORDER = {

@@ -265,6 +265,7 @@ class TestEvents:
         assert np.isfinite(case.course.without_mw).all()
 
 
+@pytest.mark.slow
 def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(tmp_path: Path):
     settings = {"facility.ride_through": {"it": {"preset": "counter_3_in_60s"}}}
     site = {"site": {"short_circuit_mva": 5.0, "x_over_r": 8.0}}
