@@ -18,7 +18,7 @@ import numpy as np
 from diploee.jit import njit
 from diploee.power.segments import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
+from diploee.tables import Float64Array, Int32Array, Int64Array
 
 
 class EnergyTables(NamedTuple):
@@ -96,7 +96,7 @@ def _fill_rows(cumulative_j: Float64Array, rows_j: Float64Array) -> None:
     rows_j[1:] = over_j[:-1].reshape(n_intervals, per_step)[:, ::-1].T
 
 
-@njit(inline="always")
+@njit()
 def _energy_until(
     time_ms: int, cumulative_j: Float64Array, first: int, last: int, grid_ms: int
 ) -> float:
@@ -117,9 +117,9 @@ def _add_segments(
     t0_ms: int,
     tables: EnergyTables,
     energy_j: Float64Array,
+    row_of: Int64Array,
     start_ms: Int64Array,
     end_ms: Int64Array,
-    pool_id: Int16Array,
     profile_id: Int32Array,
     offset_ms: Int64Array,
     weight: Float64Array,
@@ -140,7 +140,7 @@ def _add_segments(
         # The profile's own time 0 on the run's clock; with an offset it may precede the run.
         origin_ms = begin_ms - offset_ms[row]
         factor = weight[row]
-        out = energy_j[pool_id[row]]
+        out = energy_j[row_of[row]]
 
         # First and last interval, which the segment may fill in part.
         if low >= 0:
@@ -184,40 +184,15 @@ def _add_segments(
             )
 
 
-@njit()
-def _energies(
-    begin_ms: int,
-    finish_ms: int,
-    tables: EnergyTables,
-    energy_j: Float64Array,
-    start_ms: Int64Array,
-    end_ms: Int64Array,
-    profile_id: Int32Array,
-    offset_ms: Int64Array,
-    weight: Float64Array,
-) -> None:
-    cumulative_j = tables.cumulative_j
-    for row in range(start_ms.size):
-        low, high = max(start_ms[row], begin_ms), min(end_ms[row], finish_ms)
-        if low < high:
-            profile = profile_id[row]
-            grid = tables.grid_ms[profile]
-            first, last = tables.cumulative_at[profile], tables.cumulative_at[profile + 1] - 1
-            origin_ms = start_ms[row] - offset_ms[row]
-            energy_j[row] = weight[row] * (
-                _energy_until(high - origin_ms, cumulative_j, first, last, grid)
-                - _energy_until(low - origin_ms, cumulative_j, first, last, grid)
-            )
-
-
 def energies_within(
     segments: Segments, tables: EnergyTables, begin_ms: int, end_ms: int
 ) -> Float64Array:
     """Return the energy of each segment between two times [J]."""
-    energy_j = np.zeros(len(segments))
-    names = ("start_ms", "end_ms", "profile_id", "offset_ms", "weight")
-    _energies(begin_ms, end_ms, tables, energy_j, *segments.columns(*names))
-    return energy_j
+    energy_j = np.zeros((len(segments), 1))
+    if begin_ms < end_ms:  # an interval of its own, for which no rows are tabled
+        whole = tables._replace(step_ms=end_ms - begin_ms, n_intervals=0 * tables.n_intervals)
+        _add(segments, whole, begin_ms, energy_j, np.arange(len(segments)))
+    return energy_j[:, 0]
 
 
 def steady_energies_within(
@@ -246,5 +221,12 @@ def add_directly(
     segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array
 ) -> None:
     """Add the energy of segments to intervals."""
-    names = ("start_ms", "end_ms", "pool_id", "profile_id", "offset_ms", "weight")
-    _add_segments(t0_ms, tables, energy_j, *segments.columns(*names))
+    _add(segments, tables, t0_ms, energy_j, segments.pool_id.astype(np.int64))
+
+
+def _add(
+    segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array, row: Int64Array
+) -> None:
+    """Add the energy of segments to intervals, each to a row."""
+    names = ("start_ms", "end_ms", "profile_id", "offset_ms", "weight")
+    _add_segments(t0_ms, tables, energy_j, row, *segments.columns(*names))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.jit import njit
 from diploee.scenario import Facility, Scenario
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column, concat
 
@@ -97,43 +96,20 @@ def node_occupancy(
 ) -> tuple[Int64Array, Float64Array]:
     """Return the busy nodes over a row of intervals."""
     # Changes of the level: as seen at interval starts, and in node ms within the interval itself.
-    at_start = np.zeros((n_pools, n_steps + 1), dtype=np.int64)
-    level = np.zeros((n_pools, n_steps + 1), dtype=np.int64)
-    own_ms = np.zeros((n_pools, n_steps + 1), dtype=np.int64)
+    at_start, level, own_ms = np.zeros((3, n_pools * (n_steps + 1)), dtype=np.int64)
+    row = segments.pool_id * np.int64(n_steps + 1)
     for times_ms, sign in ((segments.start_ms, 1), (segments.end_ms, -1)):
-        _add_changes(
-            times_ms, segments.pool_id, segments.n_nodes, sign, t0_ms, step_ms,
-            at_start, level, own_ms,
-        )  # fmt: skip
+        into_ms = np.clip(times_ms - t0_ms, 0, n_steps * step_ms)  # earlier ones count from `t0_ms`
+        change, interval = sign * segments.n_nodes.astype(np.int64), into_ms // step_ms
+        np.add.at(at_start, row - (-into_ms // step_ms), change)
+        np.add.at(level, row + interval, change)
+        np.add.at(own_ms, row + interval, change * ((interval + 1) * step_ms - into_ms))
+    at_start, level, own_ms = (x.reshape(n_pools, n_steps + 1) for x in (at_start, level, own_ms))
     # Node time of interval k: what changed before it counts over the whole interval, what changed
     # within it over the rest of it.
     before = np.cumsum(level, axis=1) - level
     node_ms = before[:, :-1] * step_ms + own_ms[:, :-1]
     return np.cumsum(at_start, axis=1)[:, :-1], node_ms / step_ms
-
-
-@njit()
-def _add_changes(
-    times_ms: Int64Array,
-    pool_id: Int16Array,
-    n_nodes: Int32Array,
-    sign: int,
-    t0_ms: int,
-    step_ms: int,
-    at_start: Int64Array,
-    level: Int64Array,
-    own_ms: Int64Array,
-) -> None:
-    """Add the change of `sign` times `n_nodes` at each time; earlier ones count from `t0_ms`."""
-    end_ms = (at_start.shape[1] - 1) * step_ms
-    for row in range(times_ms.size):
-        into_ms = min(max(times_ms[row] - t0_ms, 0), end_ms)
-        change = sign * n_nodes[row]
-        interval = into_ms // step_ms
-        pool = pool_id[row]
-        at_start[pool, -(-into_ms // step_ms)] += change
-        level[pool, interval] += change
-        own_ms[pool, interval] += change * ((interval + 1) * step_ms - into_ms)
 
 
 def absent_nodes(scenario: Scenario) -> Segments | None:

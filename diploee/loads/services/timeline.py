@@ -177,7 +177,10 @@ def serve_requests(
     size = 2 * rate_rps.size + 16
     while True:
         whole, amounts = np.empty((3, size + 1), dtype=np.int64), np.empty((4, size + 1))
-        n_pieces = _serve(edges_ms, rate_rps, n_max, speed, rules, whole, amounts)
+        # What is needed, and when it ceases to count; what is missing of the most, likewise: an
+        # instance serves once none of the last start-up time was without it.
+        needed, absent = np.empty((2, 2, size + 2), dtype=np.int64)
+        n_pieces = _serve(edges_ms, rate_rps, n_max, speed, rules, needed, absent, whole, amounts)
         if n_pieces >= 0:
             break
         size *= 2
@@ -268,14 +271,13 @@ def _serve(
     n_max: Int64Array,
     speed: Float64Array,
     rules: ScalingRules,
+    needed: Int64Array,
+    absent: Int64Array,
     whole: Int64Array,
     amounts: Float64Array,
 ) -> int:
     """Go from event to event; return the number of pieces, or -1 where they do not fit."""
     size, n_most = amounts.shape[1] - 1, rules.n_max
-    # What is needed, and when it ceases to count; what is missing of n_most, likewise: an instance
-    # serves once none of the last start-up time was without it.
-    needed, absent = np.empty((2, size + 2), np.int64), np.empty((2, size + 2), np.int64)
     needed_first = needed_last = absent_first = absent_last = 0
     needed[1, 0] = absent[1, 0] = NEVER_MS
     now_ms, step, n_pieces, waiting, wanted = edges_ms[0], 0, 0, 0.0, 0
