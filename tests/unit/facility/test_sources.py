@@ -252,7 +252,7 @@ def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     stack, line = layers
     assert isinstance(stack, Stack) and isinstance(line, Line)
     assert (stack.parts >= -1e-6).all()
-    assert line.y.min() < -10 and stack.parts.sum(axis=0).min() > 2.7
+    assert line.y.min() < -10 and stack.parts.sum(axis=0).min() > 2.6
     chart = overview_chart(read_run(run.folder, "run", in_parts=True), MEGAWATT)
     assert "below the top by what sources and stores give" in chart.caption
     stack = chart.panels[0].layers[0]
