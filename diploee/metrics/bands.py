@@ -98,7 +98,8 @@ class Readings(NamedTuple):
         """Return what the profiles show, and their share of the energy of all, by name."""
         share, found = None, {"name": self.why, "note": _listed(self.names)}
         if whole_j := sum(energy_j.values()):
-            share = sum(energy_j.get(name, 0.0) for name in self.names) / whole_j
+            # Energies are summed window by window: no more digits than all windows have
+            share = round(sum(energy_j.get(name, 0.0) for name in self.names) / whole_j, 6)
             found["note"] += f", {share:.0%} of the energy of jobs and services"
         if self.reach.flagged_hz == np.inf:
             return {**found, "energy_share": share}
