@@ -121,6 +121,11 @@ COMMANDS = {
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
     ),
     "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
+    "ride-through": Command(
+        "ride-through {site}/run --event nerc_2024_07_10 -q --out {root}/answer.parquet "
+        "--set facility.ride_through.it.preset=perc1",
+        "--set facility.ride_through.it.share=0.5",
+    ),
     "fit": Command(f"{LEARNT} {FRAGMENT}", "--confidence 0.5", slow=True),
     "fit-requests": Command(f"fit-requests {{site}}/azure.csv {FRAGMENT}", slow=True),
 }
