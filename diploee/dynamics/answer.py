@@ -282,7 +282,7 @@ class Answer(Brief):
 def _inside(block: str, found: Sequence[Inside]) -> str:
     """Return the worst of where a block's settings transfer inside a curve."""
     if not found:
-        return f"{block}: stays"
+        return f"{block}: no stage inside"
     worst_of = min(found, key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s))
     return f"{block}: {worst_of}"
 
