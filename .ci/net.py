@@ -62,8 +62,8 @@ RUNS: tuple[tuple[str, str, dict[str, Any], tuple[str, ...]], ...] = (
     ),
     ("gpus", "colocation_10mw", {"duration": "4 d", H100 + "allocate": "gpus"}, BOTH),
 )  # fmt: skip
-OF_YEAR = ("csv", "8760", "sam", "reopt", "reopt-json", "opendss", "pypsa", "pandapower", "pjm-lla",
-           "psse")  # fmt: skip
+OF_YEAR = ("csv", "8760", "sam", "reopt", "reopt-json", "opendss", "pypsa", "pandapower",
+           "pjm-lla")  # fmt: skip
 OF_DAYS = ("playback", "openg2g", "openg2g-load", "gpu-data", "andes", "gridlabd", "comtrade",
            "comtrade-1999")  # fmt: skip
 YEAR = {"duration": "1 year", "resolution": "30 min"}
