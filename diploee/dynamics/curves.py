@@ -262,7 +262,7 @@ def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
     steepest = float(rise.max(initial=0.0)) * 60
     if steepest > 0:
         kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
-        yield kind, f"restoration at {steepest:,.3g} MW/min, {most:g} allowed"
+        yield kind, f"restoration at {steepest:,.0f} MW/min, {most:g} allowed"
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -101,10 +101,14 @@ def load_event(name: str) -> Event:
         )
     columns = {}
     for head in ("t_s", given, *(["frequency_hz"] if "frequency_hz" in heads else [])):
-        try:
-            columns[head] = np.array([float(row[head]) for row in rows])
-        except (TypeError, ValueError):
-            raise InputError(f"{path}: column '{head}' must hold a number in every row") from None
+        columns[head] = np.empty(len(rows))
+        for i, row in enumerate(rows):
+            try:
+                columns[head][i] = float(row[head])
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"{path}:{i + 2} {head}: must be a number, found {shown(row[head])}"
+                ) from None
         if not np.isfinite(columns[head]).all():
             raise InputError(f"{path}: column '{head}' must hold finite numbers")
     times, values = columns["t_s"], columns[given]

@@ -64,7 +64,7 @@ class Weather(Brief):
     pressure_pa: Float64Array
     source: str  # where it is from, in a few words
     typical: bool  # it is a typical day or year, which holds no extremes
-    sun: Sun | str = "it has no irradiance"  # irradiance, or why there is none
+    sun: Sun | str = "this weather holds none"  # irradiance, or why there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class WeatherYear:
     first_ms: int
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # where it is from, in a few words
-    sun: SunYear | str = "it has no irradiance"  # irradiance, or why there is none
+    sun: SunYear | str = "this weather holds none"  # irradiance, or why there is none
     years: tuple[int, ...] = ()  # calendar years that its records are of, where it says so
 
     def shifted(self, offset_k: float) -> WeatherYear:

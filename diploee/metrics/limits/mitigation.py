@@ -49,9 +49,17 @@ from diploee.metrics.limits.report import (
     finer_windows,
     seen_by,
 )
+from diploee.metrics.limits.watch import needed_step_ms, steps_ms
 from diploee.progress import stage
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
+from diploee.units import (
+    MS_PER_H,
+    MS_PER_S,
+    PROFILE_STEP_MS,
+    S_PER_DAY,
+    S_PER_MIN,
+    W_PER_MW,
+)
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
@@ -101,6 +109,7 @@ class Mitigation(Brief):
     # Resolution of the event windows that it is sized on as well [s]; 0 without such
     window_step_s: float = 0.0
     is_resized: bool = False  # the run's site has its size by `facility.size`
+    finer_s: float = 0.0  # step that shows all limits that a battery is sized for [s]; 0 if it is
 
     def entry(self) -> dict[str, Any] | None:
         """Return the stage as an entry of `facility.stages`."""
@@ -115,7 +124,7 @@ class Mitigation(Brief):
         if self.stage is None:
             return [
                 f"before: {self.before.verdict_line()}",
-                f"battery: none, {seen_on} every limit that it is sized for is met",
+                f"battery: none, {seen_on} no limit that it is sized for is broken",
                 *self._left_over(),
                 *self.before.lines(),
             ]
@@ -177,10 +186,21 @@ class Mitigation(Brief):
         return self.metrics.get(f"battery.{name}") or 0.0
 
     def _left_over(self) -> Iterator[str]:
-        """Yield which limits are not met that no battery is sized for."""
+        """Yield limits that no battery is sized for, here or ever."""
         keys = dict.fromkeys(result.key for result in self.after.not_met)
         if left := [key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for]:
             yield f"not met still, as no battery is sized for it: {', '.join(left)}"
+        unseen = dict.fromkeys(
+            key
+            for key, *_ in self.before.unchecked
+            if LIMITS.by_name[key.split(".")[0]].is_sized_for
+        )
+        if unseen and self.finer_s:
+            yield (
+                f"not sized for: {', '.join(unseen)}, which means over "
+                f"{self.before.resolution_s:g} s do not show; size on a run with --set "
+                f"resolution='{self.finer_s:g} s'"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
@@ -212,7 +232,11 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         Limits; those on ramps, swings, bands and lines size the battery.
     """
     step_ms = run.scenario.resolution_ms
-    _check_step(run, COARSEST_MS)
+    shows_all_ms = step_ms
+    if sized_for := _sized_for(limits):
+        shows_all_ms = needed_step_ms(Limits(**sized_for), run.scenario)
+    _check_step(run, COARSEST_MS, shows_all_ms)
+    finer_s = shows_all_ms / MS_PER_S if shows_all_ms < step_ms else 0.0
     n = run.scenario.n_intervals
     if n > MOST_VALUES:
         raise InputError(
@@ -232,7 +256,8 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     stage = sizing.smallest_stage()
     if stage is None:
         size = BatterySize(0.0, 0.0)
-        return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s)
+        return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s,
+                          finer_s=finer_s)  # fmt: skip
     _check_step(run, stage.needed_step_ms())
     values, meter = sizing.behind(stage), stage.meter()
     meter.add(Block(0, step_ms, values))
@@ -240,18 +265,29 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, values[POWER])
     return Mitigation(
         stage, _size_of(stage), least, least_report, meter.values(), before, after,
-        sizing.window_step_s, is_resized,
+        sizing.window_step_s, is_resized, finer_s,
     )  # fmt: skip
 
 
-def _check_step(run: Run, most_ms: int | None) -> None:
+def _check_step(run: Run, most_ms: int | None, shows_all_ms: int | None = None) -> None:
     """Refuse a run whose means are longer than the steps in which its battery would act."""
-    if most_ms is not None and run.scenario.resolution_ms > most_ms:
+    step_ms = run.scenario.resolution_ms
+    if most_ms is not None and step_ms > most_ms:
+        most_ms = min(most_ms, shows_all_ms or most_ms)
+        fine_ms = next((ms for ms in steps_ms(step_ms) if ms <= most_ms), PROFILE_STEP_MS)
         raise InputError(
-            f"{run.folder}: means over {run.scenario.resolution_ms / MS_PER_S:g} s hide what the "
-            f"battery holds, which acts in steps of {most_ms / MS_PER_S:g} s or less; run the site "
-            f"with --set resolution='{most_ms / MS_PER_S:g} s' and size it on that"
+            f"{run.folder}: means over {step_ms / MS_PER_S:g} s hide what the battery holds, which "
+            f"needs steps of {most_ms / MS_PER_S:g} s or less; run the site with --set "
+            f"resolution='{fine_ms / MS_PER_S:g} s' and size it on that"
         )
+
+
+def _sized_for(limits: Limits) -> dict[str, Any]:
+    return {
+        key: limit
+        for key, spec in LIMITS.by_name.items()
+        if spec.is_sized_for and (limit := getattr(limits, key))
+    }
 
 
 def _size_of(stage: BatterySpec) -> BatterySize:
@@ -263,11 +299,7 @@ class _Sizing:
     """Finds what keeps a load within the limits that a battery is sized for."""
 
     def __init__(self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
-        sized_for = {
-            key: limit
-            for key, spec in LIMITS.by_name.items()
-            if spec.is_sized_for and (limit := getattr(limits, key))
-        }
+        sized_for = _sized_for(limits)
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
         start_ms = instant_ms(run.scenario.start_with_zone)
         # Of each event window the interval of the series before it, its step [s] and its power [W].

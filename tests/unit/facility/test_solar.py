@@ -234,7 +234,7 @@ def broken(line: str, field: int, value: str) -> str:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"facility.weather": {"kind": "typical_day", "station": "denver"}}, "no irradiance"),
+        ({"facility.weather": {"kind": "typical_day", "station": "denver"}}, "holds none"),
         ({"facility.weather": None, "facility.stages": [SOLAR]}, "there is no facility.weather"),
         ({"dark": True}, "0 all year"),
         ({"missing": True}, "'dni' is missing or out of range in its line 100"),

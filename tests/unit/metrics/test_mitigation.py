@@ -142,6 +142,17 @@ def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
             mitigate(run, Limits.model_validate(limits))
 
 
+def test_limits_that_the_steps_of_a_run_hide_are_named_with_the_step_that_shows_them(
+    run: Run,
+) -> None:
+    loose = [{"interval": "1 min", "between": "end_points", "mw_per_min": 100}]
+    hidden = {"ramps": loose, "swings": [{"window": "7 s", "max_mw": 1e-6}]}
+    found = mitigate(run, Limits.model_validate(hidden))
+    assert found.stage is None
+    (said,) = [line for line in found.lines() if line.startswith("not sized for: swings.0")]
+    assert said.endswith("--set resolution='0.5 s'")
+
+
 @pytest.mark.slow
 def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     limits = tmp_path / "limits.yaml"

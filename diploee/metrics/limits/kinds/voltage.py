@@ -35,7 +35,7 @@ class VoltageChangeLimit(LimitSpec):
         """Yield the check."""
         if shown.grid is None:
             raise NotAssessable(
-                "no site.short_circuit_mva and site.x_over_r; give both in the scenario"
+                "the scenario lacks site.short_circuit_mva or site.x_over_r; give both"
             )
         if shown.clock.step_ms != PROFILE_STEP_MS:
             raise NotAssessable("it needs steps of 0.1 s: --set 'step=0.1 s'")
