@@ -150,12 +150,13 @@ def test_a_fit_gives_and_writes_what_the_command_does(
 ) -> None:
     monkeypatch.setattr("diploee.learn.jobs.likeness.YEAR_D", 14)
     log, out = write_log(tmp_path / "log.csv"), tmp_path / "stream.yaml"
+    monkeypatch.chdir(tmp_path)  # the log is named from where the stream goes
     options = ("--workload", "tune", "--profiles", library_folder, "--no-months")
     ended = call("fit", log, *options, "--stream", "own")
     found = diploee.fit(log, "tune", profiles=[library_folder], months=False, stream="own", out=out)
     assert found.fragment == out.read_text("utf-8") == ended.out
     assert {figure.name for figure in found.figures} >= {"busy nodes, mean"}
-    assert f"{found.generated_days} generated days" in found._repr_html_()
+    assert f"years generated of {found.generated_days} days" in found._repr_html_()
     with pytest.raises(InputError, match=r"stream\.yaml: exists"):
         diploee.fit(log, "tune", profiles=[library_folder], out=out)
     base = write_scenario(tmp_path / "base.yaml")

@@ -32,8 +32,8 @@ MONTH_RAMP_H = 84
 CHAIN = 7
 """Correlation times after which a week no longer counts for another, at a correlation of 0.001."""
 
-MOST_STDS = 2.0
-"""Standard deviations of its logarithm by which a week's level differs at most, one week in 22."""
+MOST_STDS = 3.0
+"""Standard deviations of its logarithm by which a week's level differs at most."""
 
 LEAST_DISPERSION = 1e-300
 """Of a smaller one the inverse, the shape of the gamma distribution, is no number."""

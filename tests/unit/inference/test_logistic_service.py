@@ -74,7 +74,7 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"power_curve": "llama3_70b_coding_power"}, "either power_curve or logistic"),
+        ({"power_curve": "llama3_70b_coding_power"}, "one of power_curve, logistic and power_law"),
         ({"latency_curve": "llama3_70b_coding_latency"}, "remove latency_curve"),
         ({"latency_cap": {"metric": "p90_ttft", "limit_s": 1}}, "gives the latencies 'mean_itl'"),
         ({"latency_cap": {"metric": "mean_itl", "limit_s": 0.001}}, "can't be kept"),

@@ -77,7 +77,7 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     power, poi, grid = metrics["power"], metrics["poi"], metrics["grid"]
     assert active["Peak", ""].value == grid["peak"]["max_mw"]
     assert active["Minimum", ""].value == grid["minimum"]["min_mw"]
-    assert reactive["Power factor, mean lagging", ""].shown == f"{poi['lagging_power_factor']:.5f}"
+    assert reactive["Power factor, mean lagging", ""].shown == f"{poi['lagging_power_factor']:.2f}"
     assert active["Typical (median)", ""].value == power["median_mw"]
     assert active["Load factor, of own peak", ""].value == grid["load_factor"]
     connection, rated_w = found(sheet, "Connection"), rated_at_meter_w(run.scenario)
