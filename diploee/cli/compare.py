@@ -53,7 +53,7 @@ def _show(found: Comparison, everything: bool) -> None:
     if settings:
         shown = settings if everything else settings[:MOST_SETTINGS]
         more = f"; {len(settings) - len(shown)} more" if len(shown) < len(settings) else ""
-        typer.echo(f"{plural(len(settings), 'key')} differ: {'; '.join(shown)}{more}")
+        typer.echo(f"{plural(len(settings), 'setting')} changed: {'; '.join(shown)}{more}")
     differing = [row for row in found.rows if not row.is_shown_equal]
     rows = list(found.rows) if everything else differing[:MOST_ROWS]
     header = ("", *found.labels, *(f"change of {label}" for label in found.labels[1:]))

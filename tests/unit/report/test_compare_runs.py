@@ -110,7 +110,7 @@ def test_the_command_ranks_what_differs_in_fifteen_lines_and_writes_all_of_it(
     found = call("compare", *folders, "--out", tmp_path / "changes.csv")
     lines = found.out.splitlines()
     assert found.code == 0 and len(lines) <= 15
-    assert lines[0].startswith(f"1 key differ: {TARGET}: 0.3 -> 0.6")
+    assert lines[0].startswith(f"1 setting changed: {TARGET}: 0.3 -> 0.6")
     names = [line.split("  ")[0] for line in lines if "%" in line]
     assert names[0].startswith("Maximum power")
     whole = call("compare", *folders, "--all").out
