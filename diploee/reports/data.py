@@ -91,6 +91,11 @@ class RunData:
         """Whether its parts are streams and services, else pools."""
         return any(name.startswith((LOAD, IDLE)) for of in self.groups.values() for name in of)
 
+    @property
+    def by_part(self) -> str:
+        """How figures of its parts are titled."""
+        return "by load" if self.by_load else "by pool"
+
 
 _ONE_POOL: _Groups = {"devices": ("it_power_w",)}
 """A facility of one pool has that pool's columns without a name after a dot."""

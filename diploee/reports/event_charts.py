@@ -140,9 +140,11 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     if not panels:
         return None
     basis = str(run.metrics["zooms"].get("basis", "1 s means")).partition(";")[0]
+    title = f"The same {run.by_part}"
     by_part = (
-        " By pool: change from the mean before the step, or from the mean of what is shown; that "
-        f"of the pools and all else adds up to the facility's; up to {MAX_PART_POINTS} means each."
+        f" {run.by_part.capitalize()}: change from the mean before the step, or from the mean of "
+        f"what is shown; that of all of them and all else adds up to the facility's; up to "
+        f"{MAX_PART_POINTS} means each."
     )
     width = (run.metrics.get("grid") or {}).get("bandwidth") or {}
     smooth = (
@@ -158,12 +160,9 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
         f"Found in the {basis}. Blue: facility power every 0.1 s. Orange: the means that were "
         "compared, before and after the step, or the highest second. Times are local; double-click "
         "a figure for the whole window that the run keeps. The power axes do not start at zero."
-        f"{by_part if any(panel.title == _BY_PART for panel in panels) else ''}{smooth}",
+        f"{by_part if any(panel.title == title for panel in panels) else ''}{smooth}",
         tuple(panels),
     )
-
-
-_BY_PART = "The same by pool"
 
 
 def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
@@ -235,4 +234,4 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
         low, high = (pick(float(pick(of.y)) for of in lines) for pick in (min, max))
         range_ = min(ends[0] - level, 1.05 * low), max(ends[1] - level, 1.05 * high)
         axis = Axis(f"Change of power [{unit.power}]", range=range_)
-        yield Panel(time, axis, tuple(lines), _BY_PART)
+        yield Panel(time, axis, tuple(lines), f"The same {run.by_part}")

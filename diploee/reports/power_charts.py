@@ -35,7 +35,9 @@ def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
     charts = [_carpet(runs, unit)]
     if len(runs) == 1 and runs[0].parts:
         pools = _carpet(runs[0].parts, unit)
-        charts.append(replace(pools, id="carpet-pools", title="The whole period by pool"))
+        charts.append(
+            replace(pools, id="carpet-pools", title=f"The whole period {runs[0].by_part}")
+        )
     return charts
 
 

@@ -51,16 +51,19 @@ def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     parts = runs[0].parts if len(runs) == 1 else ()
     panels = [
         Panel(x, power_axis(drawn, unit),
-              _bands(drawn, "power_w", period_ms, unit.watts, unit.power), f"{title}{by_pool}")
-        for drawn, by_pool in ((runs, ""), (parts, ", by pool"))
+              _bands(drawn, "power_w", period_ms, unit.watts, unit.power), f"{title}{by_part}")
+        for drawn, by_part in ((runs, ""), (parts, f", {runs[0].by_part}"))
         for x, period_ms, title in periods
         if drawn
     ]  # fmt: skip
-    by_pool = " By pool: medians, and bands from the 25th to the 75th percentile." if parts else ""
+    words = _band_words(runs)
+    if parts:
+        words += f" {runs[0].by_part.capitalize()}: medians, and bands from the 25th to the 75th"
+        words += " percentile."
     return Chart(
         "bands",
         "Typical day and typical week",
-        f"{_band_words(runs)}{by_pool} Percentiles are taken over all {interval_of(runs)} means "
+        f"{words} Percentiles are taken over all {interval_of(runs)} means "
         "that fall in the same quarter-hour, over the whole period; nothing is averaged first. "
         "Half of them lie below the median line.",
         tuple(panels),
