@@ -32,9 +32,10 @@ LEVELS = (5, 50, 95)
 AFTER_S = 10 * S_PER_MIN
 """Time behind the event for which the run's own power is read; it is held then."""
 LEAST_MW = 5e-4
-_NAMED = {
-    "case": pa.string(), "residual_pu": pa.float64(), "at": pa.string(), "block": pa.string()
-}  # fmt: skip
+_SCHEMA = pa.schema({
+    "case": "string", "residual_pu": "double", "at": "string", "block": "string",
+    "t_s": "double", "power_mw": "double", "without_event_mw": "double",
+})  # fmt: skip
 BATTERY = "battery energy is until the end of the answer; recharge after the return isn't in it"
 
 
@@ -86,17 +87,11 @@ class Case(Brief):
         """Load at the event's start [MW]."""
         return float(sum(block.mw[0] for block in self.blocks))
 
-    @property
-    def most_away_mw(self) -> float:
-        """The most that is off the grid at a time [MW]."""
-        away = self.course.without_mw - np.minimum(self.course.before_mw, self.course.after_mw)
-        return float(away.sum(axis=0).max())
-
     def energy_mwh(self) -> dict[str, float]:
         """Return the energy that each block doesn't draw [MWh], until the end."""
         of = self.course
-        away = of.without_mw - (of.before_mw + of.after_mw) / 2
-        energy = (away * (of.ends_s - of.starts_s)).sum(axis=1) / S_PER_H
+        away_mw = of.without_mw - (of.before_mw + of.after_mw) / 2
+        energy = (away_mw * (of.ends_s - of.starts_s)).sum(axis=1) / S_PER_H
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
     def moves(self) -> Iterator[tuple[Block, Change, int, float]]:
@@ -115,17 +110,16 @@ class Case(Brief):
         moved = dict.fromkeys(("transfer", "return"), 0.0)
         for _, change, _, mw in self.moves():
             moved[change.what] += mw
-        end = self.course.without_mw[:, -1] - self.course.after_mw[:, -1]
-        energy = self.energy_mwh()
+        of, energy = self.course, self.energy_mwh()
+        away_mw = of.without_mw - np.minimum(of.before_mw, of.after_mw)
+        carried = (energy[b.name] for b in self.blocks if b.of not in ("motors", "rest"))
         return {
             "load_mw": self.load_mw,
-            "most_away_mw": self.most_away_mw,
+            "most_away_mw": float(away_mw.sum(axis=0).max()),
             "transferred_mw": moved["transfer"],
             "returned_mw": moved["return"],
-            "latched_mw": float(end.sum()),
-            "battery_mwh": sum(
-                energy[b.name] for b in self.blocks if b.of not in ("motors", "rest")
-            ),
+            "latched_mw": float((of.without_mw[:, -1] - of.after_mw[:, -1]).sum()),
+            "battery_mwh": sum(carried),
         }
 
 
@@ -147,32 +141,19 @@ class Answer(Brief):
     def verdicts(self) -> dict[str, list[Verdict]]:
         """The verdicts by curve, of every case."""
         return {
-            name: [
-                verdict(
-                    curve, self.event, case.voltage, case.course,
-                    case.answering(),
-                )
-                for case in self.cases
-            ]
-            for name, curve in CURVES.items()
-        }  # fmt: skip
+            name: [verdict(of, self.event, c.voltage, c.course, c.answering()) for c in self.cases]
+            for name, of in CURVES.items()
+        }
 
     def table(self) -> pa.Table:
         """Return each block's power over time, linear between rows, for every case."""
         parts = []
         for case in self.cases:
-            of = case.course
-            times = np.column_stack([of.starts_s, of.ends_s]).ravel()
-            for k, block in enumerate(case.blocks):
+            time_s, power_mw, without_mw = case.course.corners
+            for block, *of_block in zip(case.blocks, power_mw, without_mw, strict=True):
                 named = (case.label, case.residual_pu, case.at.isoformat(), block.name)
-                columns = {
-                    name: pa.repeat(pa.scalar(value, kind), times.size)
-                    for name, value, kind in zip(_NAMED, named, _NAMED.values(), strict=True)
-                }
-                power_mw = np.column_stack([of.before_mw[k], of.after_mw[k]]).ravel()
-                columns["t_s"], columns["power_mw"] = pa.array(times), pa.array(power_mw)
-                columns["without_event_mw"] = pa.array(np.repeat(of.without_mw[k], 2))
-                parts.append(pa.table(columns))
+                columns = [[value] * time_s.size for value in named]
+                parts.append(pa.table([*columns, time_s, *of_block], schema=_SCHEMA))
         return pa.concat_tables(parts)
 
     def write(self, path: Path) -> None:
@@ -204,10 +185,8 @@ class Answer(Brief):
                         for block, change, dip, mw in case.moves()
                     ],
                     "verdicts": {
-                        name: {
-                            "verdict": of[k].verdict, "why": of[k].why,
+                        name: asdict(of[k]) | {
                             "recovered_s": [t if isfinite(t) else None for t in of[k].recovered_s],
-                            "ceased_inside": of[k].ceased_inside,
                             "settings": {
                                 block: [asdict(at) for at in inside]
                                 for block, inside in of[k].settings.items() if inside
@@ -225,17 +204,13 @@ class Answer(Brief):
     def section(self) -> Section:
         """Return the answer as a section, for page, data sheet and terminal."""
         middle = next((c for c in self.cases if c.label == f"P{LEVELS[1]}"), self.cases[0])
-        tables = [
-            Table("By load and depth", tuple(self._sums()), "", "Load"),
-            Table(
-                f"By block and dip, {_name(middle)}",
-                tuple(self._by_dip(middle)),
-                "",
-                "Block, cause",
-            ),
-            Table("Ride-through curves", tuple(self._judged()), "", "Curve"),
-        ]
-        kept = tuple(table for table in tables if table.figures)
+        tables = (
+            ("By load and depth", self._sums(), "Load"),
+            (f"By block and dip, {_name(middle)}", self._by_dip(middle), "Block, cause"),
+            ("Ride-through curves", self._judged(), "Curve"),
+        )
+        found = (Table(title, tuple(figures), first=first) for title, figures, first in tables)
+        kept = tuple(table for table in found if table.figures)
         title = f"Ride-through: {self.event.name}"
         return Section("ride-through", title, (), kept, ("ride-through",), self.notes)
 
@@ -264,14 +239,13 @@ class Answer(Brief):
             of, curve = worst(found), CURVES[name]
             times = [t for each in found for t in each.recovered_s]
             inside = {True: "yes", False: "no", None: "not given"}[of.ceased_inside]
+            alone = (_inside(*of_block) for of_block in of.settings.items() if curve.zones)
             cells = {
                 "Verdict": of.verdict,
                 "Slowest recovery": max(times) if times and isfinite(max(times)) else None,
                 "Ceased inside": inside if of.verdict != "not required" else "",
                 "Why": of.why,
-                "Settings alone": "; ".join(_inside(*of_block) for of_block in of.settings.items())
-                if curve.zones
-                else "",
+                "Settings alone": "; ".join(alone),
                 "Status": "; ".join(filter(None, (curve.status, curve.note))),
             }
             for head, text in cells.items():
@@ -357,15 +331,10 @@ def ride_through(
 
 def _longest_away_s(case: Case) -> float:
     """Return the longest time that a block is away without a break."""
-    longest = 0.0
     of = case.course
-    for before, after, full in zip(of.before_mw, of.after_mw, of.without_mw, strict=True):
-        since = None
-        away = np.minimum(before, after) < full - LEAST_MW
-        for a, b, gone in zip(of.starts_s, of.ends_s, away, strict=True):
-            since = (a if since is None else since) if gone else None
-            longest = max(longest, b - since if since is not None else 0.0)
-    return longest
+    away = np.minimum(of.before_mw, of.after_mw) < of.without_mw - LEAST_MW
+    since_s = np.maximum.accumulate(np.where(away, of.starts_s[0], of.ends_s), axis=1)
+    return float((of.ends_s - since_s).max())
 
 
 class _Load:
@@ -402,20 +371,13 @@ class _Load:
         """Yield the blocks from a row on, what has no settings at the end."""
         of, end = self.of, min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
-        fed, left = summed(columns, of.it), summed(columns, of.load)
-        groups = {
-            "it": fed,
-            "motors": summed(columns, of.motors),
-            "rest": summed(columns, (*of.rest, *of.network)),
-            next(iter(self.run.scenario.facility.pools)): fed,
-        }
-        nodes = np.maximum(summed(columns, of.pools), 1e-9)
-        for name in of.pools:
-            groups[name.partition(".")[2]] = fed * columns[name] / nodes
+        left, groups = summed(columns, of.load), of.powers(columns)
+        groups["rest"] = groups["rest"] + groups["network"]
         for name, block in settings.items():
             part = block.of or name
-            left = left - groups[part] * block.share
-            yield Block(name, part, block, groups[part] * block.share / W_PER_MW)
+            power_w = groups.get(part, groups["it"]) * block.share
+            left = left - power_w
+            yield Block(name, part, block, power_w / W_PER_MW)
         yield Block("without settings", "rest", None, np.maximum(left, 0.0) / W_PER_MW)
 
     def notes(self) -> Iterator[str]:

@@ -42,7 +42,6 @@ class Zone(Brief):
 class Curve(Brief):
     """A rule on what a load rides through, and how soon it must be back."""
 
-    name: str
     status: str
     zones: tuple[Zone, ...] = ()
     frequency: tuple[tuple[float, float, float], ...] = ()  # low, high [Hz], most beyond [s]
@@ -59,33 +58,31 @@ def _under(*of: tuple[float, float, float]) -> tuple[Zone, ...]:
 
 NERC_HZ = ((58.8, 61.2, 299.0), (57.0, 61.8, 0.0))
 CURVES: Mapping[str, Curve] = {
-    curve.name: curve
-    for curve in (
-        Curve(
-            "ercot_nogrr282", "approved 2026-07, in effect 2026-08-01 by secondary sources",
-            (*_under((0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)),
-             Zone(1.1, 1.2, 2.0, "over")),
-            NERC_HZ, 0.9, 2.0, counters=False,
-            note="from 75 MW with at least 50 % computational load; a draft of 2025 had 1 s",
-        ),
-        Curve(
-            "caiso_straw_2026_06", "proposed",
-            (*_under((0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)),
-             Zone(1.1, inf, 2.0, "over")),
-            NERC_HZ, 0.9, 3.0, most_mw_per_min=20.0,
-            note="its 20 MW/min names restoration, too: small loads alone can meet both rules",
-        ),
-        Curve("ieso_3_0", "version 3.0", level=1.0, within_s=1.0,
-              note="no automatic return from backup without approval; RoCoF up to 5.0 Hz/s"),
-        Curve("eirgrid_mpid345", "approved 2026-09-22 by a secondary source", level=0.9,
-              within_s=0.5, note="RoCoF up to 1 Hz/s over rolling 500 ms; a ramp to be agreed"),
-        Curve("aemc_draft_2026_03", "draft, minimum access; from 30 MW", level=0.9, within_s=1.0,
-              note="90 to 110 %"),
-        Curve("aemc_draft_2026_03_automatic", "draft, automatic access; from 30 MW", level=0.9,
-              within_s=0.5, note="90 to 110 %"),
-        Curve("spp_hill", "above 50 MW", _under((0.9, 0.5, 0.15)), ((58.8, 61.2, 0.0),),
-              note="0.15 s by another secondary source; constant current, not constant power"),
-    )
+    "ercot_nogrr282": Curve(
+        "approved 2026-07, in effect 2026-08-01 by secondary sources",
+        (*_under((0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)),
+         Zone(1.1, 1.2, 2.0, "over")),
+        NERC_HZ, 0.9, 2.0, counters=False,
+        note="from 75 MW with at least 50 % computational load; a draft of 2025 had 1 s"),
+    "caiso_straw_2026_06": Curve(
+        "proposed",
+        (*_under((0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)),
+         Zone(1.1, inf, 2.0, "over")),
+        NERC_HZ, 0.9, 3.0, most_mw_per_min=20.0,
+        note="its 20 MW/min names restoration, too: small loads alone can meet both rules"),
+    "ieso_3_0": Curve(
+        "version 3.0", level=1.0, within_s=1.0,
+        note="no automatic return from backup without approval; RoCoF up to 5.0 Hz/s"),
+    "eirgrid_mpid345": Curve(
+        "approved 2026-09-22 by a secondary source", level=0.9, within_s=0.5,
+        note="RoCoF up to 1 Hz/s over rolling 500 ms; a ramp to be agreed"),
+    "aemc_draft_2026_03": Curve(
+        "draft, minimum access; from 30 MW", level=0.9, within_s=1.0, note="90 to 110 %"),
+    "aemc_draft_2026_03_automatic": Curve(
+        "draft, automatic access; from 30 MW", level=0.9, within_s=0.5, note="90 to 110 %"),
+    "spp_hill": Curve(
+        "above 50 MW", _under((0.9, 0.5, 0.15)), ((58.8, 61.2, 0.0),),
+        note="0.15 s by another secondary source; constant current, not constant power"),
 }  # fmt: skip
 """The curves by name; PJM, MISO, NYISO, GB, China and Singapore: no number found."""
 
@@ -158,6 +155,13 @@ class Course(Brief):
     without_mw: Float64Array  # without the event, constant within a piece
 
     @property
+    def corners(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Times [s], power and power without the event [MW] at both ends of each piece."""
+        time_s = np.column_stack([self.starts_s, self.ends_s]).ravel()
+        power_mw = np.dstack([self.before_mw, self.after_mw]).reshape(-1, time_s.size)
+        return time_s, power_mw, np.repeat(self.without_mw, 2, axis=1)
+
+    @property
     def ratios(self) -> tuple[Float64Array, Float64Array]:
         """Power over that without the event, at the start and the end of each piece."""
         whole = np.maximum(self.without_mw.sum(axis=0), 1e-12)
@@ -176,11 +180,13 @@ class Course(Brief):
         return float(min(max(at, first_s), end_s))
 
 
+_ORDER = ("not met", "inconclusive", "met", "not required")
+
+
 @dataclass(frozen=True)
 class Verdict(Brief):
     """The verdict of a curve on an answer to a disturbance."""
 
-    curve: str
     verdict: str  # met, not met, inconclusive or not required
     why: str
     recovered_s: tuple[float, ...] = ()  # after each dip; infinite where another comes before
@@ -207,7 +213,7 @@ def verdict(
     why = outside(curve, event, voltage)
     if why:
         kind, text = found[0] if found else ("not required", why)
-        return Verdict(curve.name, kind, text, settings=settings)
+        return Verdict(kind, text, settings=settings)
     times: tuple[float, ...] = ()
     if curve.level is not None:
         times = tuple(_recoveries(curve.level, voltage, course))
@@ -216,14 +222,13 @@ def verdict(
         found.append(("inconclusive", "it ceases inside, and no recovery is given to judge it by"))
     if curve.most_mw_per_min is not None:
         found += _restoration(curve.most_mw_per_min, course)
-    order = ("not met", "inconclusive", "met")
     found = found or [("met", "stays throughout")]
-    kind = min((kind for kind, _ in found), key=order.index)
+    kind = min((kind for kind, _ in found), key=_ORDER.index)
     words = [text for of, text in found if of == kind]
     if not curve.zones:
         words.append("judged by its recovery alone, as no voltages were seen")
     inside = ceased if curve.zones else None
-    return Verdict(curve.name, kind, "; ".join(words), times, inside, settings)
+    return Verdict(kind, "; ".join(words), times, inside, settings)
 
 
 def _dips(voltage: Voltage) -> list[tuple[float, float, float]]:
@@ -267,5 +272,4 @@ def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of several verdicts of one curve."""
-    order = ("not met", "inconclusive", "met", "not required")
-    return min(verdicts, key=lambda of: order.index(of.verdict))
+    return min(verdicts, key=lambda of: _ORDER.index(of.verdict))

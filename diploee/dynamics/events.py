@@ -15,7 +15,6 @@ from diploee.model import Registry
 NORMAL_PU = (0.9, 1.1)
 """Voltages that no curve calls a disturbance."""
 
-
 SAME_PU = 1e-6
 """Voltages closer than this are one; a measured wave's RMS varies by its rounding."""
 
@@ -37,11 +36,8 @@ class Event(Brief):
         if self.series is not None:
             return self.series
         low = self.residuals[0] if residual is None else residual
-        stamps = [(-1.0, 1.0)]
-        for start, length in self.dips:
-            stamps += [(start, low), (start + length, 1.0)]
-        times, volts = zip(*stamps, strict=True)
-        return Voltage(times, volts)
+        edges = (edge for start, length in self.dips for edge in (start, start + length))
+        return Voltage((-1.0, *edges), (1.0, *(low, 1.0) * len(self.dips)))
 
 
 EVENTS: Registry[Event] = Registry(

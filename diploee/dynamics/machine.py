@@ -88,15 +88,8 @@ class Response(Brief):
 
 # What comes first of what is at one instant; the next stamp comes last.
 _ORDER = {
-    "edge": 0,
-    "trip": 1,
-    "strike": 2,
-    "reset": 3,
-    "cease": 3,
-    "ramp": 4,
-    "end": 5,
-    "stamp": 6,
-}
+    "edge": 0, "trip": 1, "strike": 2, "reset": 3, "cease": 3, "ramp": 4, "end": 5, "stamp": 6,
+}  # fmt: skip
 
 
 class _Machine:
@@ -152,8 +145,7 @@ class _Machine:
         self.ceased = True
         self._note(time_s, "transfer", before, cause, time_s)
         recovery = self.s.recovery
-        manual = self.latched or recovery is None or not recovery.automatic
-        if manual:
+        if self.latched or recovery is None or not recovery.automatic:
             self.locked, self.lock = True, self.lock + 1
             if self.s.manual_reset_s is not None:
                 self.put(time_s + self.s.manual_reset_s, "reset", self.lock)
@@ -203,13 +195,15 @@ class _Machine:
             self.found.points.append((time_s, self.on))
 
     def _run_clock(self, time_s: float) -> None:
-        recovery, free = self.s.recovery, not (self.latched or self.locked or self.pending)
-        runs = self.ceased and free and self.well and recovery is not None
-        if self.ramping is None and runs and not self.is_running and recovery is not None:
+        recovery = self.s.recovery
+        if self.ramping is not None or recovery is None:
+            return
+        held = self.latched or self.locked or self.pending or not self.well
+        runs = self.ceased and not held
+        if runs and not self.is_running:
             self.clock += 1
             self.put(time_s + recovery.time_s, "ramp", self.clock)
-        if self.ramping is None:
-            self.is_running = runs
+        self.is_running = runs
 
 
 def respond(settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0) -> Response:
@@ -235,8 +229,9 @@ def respond(settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0) -> Re
         spans = voltage.beyond(stage.voltage_pu, stage.side, tau_s)
         blocked += spans
         name = f"{stage.side} {stage.voltage_pu:g} pu for {stage.time_s:g} s"
-        for span in (span for span in spans if span.lasts(stage.time_s)):
-            machine.put(span.start + stage.time_s, "trip", stage.fraction, name)
+        for span in spans:
+            if span.lasts(stage.time_s):
+                machine.put(span.start + stage.time_s, "trip", stage.fraction, name)
     if settings.recovery is not None:
         blocked += voltage.beyond(settings.recovery.voltage_pu, "under", tau_s)
     if (rule := settings.counter) is not None:

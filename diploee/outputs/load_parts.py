@@ -49,6 +49,14 @@ class LoadParts(Brief):
         """All columns that add up to the load."""
         return (*self.it, *self.motors, *self.rest, *self.network)
 
+    def powers(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
+        """Return the power of each part, and of each pool with what feeds it, if several."""
+        parts = ("it", "motors", "rest", "network")
+        found = {name: summed(columns, getattr(self, name)) for name in parts}
+        nodes = np.maximum(summed(columns, self.pools), 1e-9)
+        fed = {of: found["it"] * columns[of] / nodes for of in self.pools}
+        return found | {of.partition(".")[2]: power for of, power in fed.items()}
+
 
 def summed(columns: Mapping[str, Float64Array], names: tuple[str, ...]) -> Float64Array:
     """Return the sum of some columns, zeros where there are none."""

@@ -16,17 +16,15 @@ def ride_through_chart(answer: Answer) -> Chart:
     volts, power = list[Line](), list[Line]()
     for k, case in enumerate(cases):
         name = "" if case.residual_pu is None else f"{case.residual_pu:.2f} pu"
-        of = case.course
-        ends = (*case.voltage.time_s[1:], of.ends_s[-1])
+        ends = (*case.voltage.time_s[1:], case.course.ends_s[-1])
         times = np.column_stack([case.voltage.time_s, ends]).ravel()
         pu, dashed = np.repeat(case.voltage.pu, 2), dash(7 * k)
         volts.append(Line(times, pu, name or "voltage", colour(k), "pu", dash=dashed))
-        times = np.column_stack([of.starts_s, of.ends_s]).ravel()
-        both = np.column_stack([of.before_mw.sum(axis=0), of.after_mw.sum(axis=0)]).ravel()
+        times, *powers = case.course.corners
+        load, without = (power_mw.sum(axis=0) for power_mw in powers)
         if not k:
-            without = np.repeat(of.without_mw.sum(axis=0), 2)
             power.append(Line(times, without, "without the event", MUTED, "MW", dash="dash"))
-        power.append(Line(times, both, name or "load", colour(k), "MW", dash=dashed))
+        power.append(Line(times, load, name or "load", colour(k), "MW", dash=dashed))
     time = Axis("Time since the event's start [s]")
     return Chart(
         "ride-through",

@@ -11,8 +11,6 @@ from diploee.model import Model, Share, optional
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]
-
-
 Side = Literal["under", "over"]
 
 
@@ -79,24 +77,25 @@ class DipCounter(Model):
     )
 
 
+def _under(*of: tuple[float, float]) -> tuple[dict[str, Any], ...]:
+    return tuple({"voltage_pu": level_pu, "time_s": time_s} for level_pu, time_s in of)
+
+
 RPF = "study_assumption: Raptrix schema v0.13.1, voltage-transfer curves"
 PRESETS: dict[str, dict[str, Any]] = {
     "perc1": {
-        "stages": ({"voltage_pu": 0.5, "time_s": 0.01},),
+        "stages": _under((0.5, 0.01)),
         "recovery": {"voltage_pu": 0.6, "time_s": 0.05, "ramp_s": 1.0},
         "source": "study_assumption: defaults of PERC1 (PowerWorld WebHelp)",
     },
     "oem_like": {  # ASSUMPTION: 30 ms, and the low ends of "4-10 s" and "10-15 s"
-        "stages": ({"voltage_pu": 0.7, "time_s": 0.03},),
+        "stages": _under((0.7, 0.03)),
         "recovery": {"voltage_pu": 0.9, "time_s": 5.0, "ramp_s": 10.0},
         "source": f"{RPF}, values like those of makers; 30 ms assumed",
     },
     "four_stages": {
         "stages": (
-            {"voltage_pu": 0.7, "time_s": 0.03},
-            {"voltage_pu": 0.8, "time_s": 0.08},
-            {"voltage_pu": 0.9, "time_s": 0.25},
-            {"voltage_pu": 0.95, "time_s": 1.5},
+            *_under((0.7, 0.03), (0.8, 0.08), (0.9, 0.25), (0.95, 1.5)),
             {"voltage_pu": 1.1, "time_s": 0.1, "side": "over"},
         ),
         "recovery": {"voltage_pu": 0.95, "time_s": 5.0, "ramp_mw_per_min": 50.0},
@@ -108,12 +107,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "2024-07-10 is quoted; 0.90 pu assumed",
     },
     "rides_ercot": {  # computed to lie outside of every zone of ercot_nogrr282
-        "stages": (
-            {"voltage_pu": 0.2, "time_s": 0.3},
-            {"voltage_pu": 0.5, "time_s": 0.4},
-            {"voltage_pu": 0.8, "time_s": 0.7},
-            {"voltage_pu": 0.9, "time_s": 2.5},
-        ),
+        "stages": _under((0.2, 0.3), (0.5, 0.4), (0.8, 0.7), (0.9, 2.5)),
         "recovery": {"voltage_pu": 0.9, "time_s": 0.05, "ramp_s": 1.0},
         "source": "study_assumption: stays in all zones of ercot_nogrr282; recovery assumed",
     },
@@ -162,11 +156,11 @@ class RideThrough(Model):
             if self.manual_reset_s is not None:
                 raise ValueError("manual_reset_s needs recovery, which says how it then returns")
             return self
-        for stage in self.stages:
-            low = stage.voltage_pu
-            if stage.side == "under" and low > self.recovery.voltage_pu:
-                raise ValueError(
-                    f"the stage at {low:g} pu is above the recovery's {self.recovery.voltage_pu:g} "
-                    "pu; raise recovery.voltage_pu"
-                )
+        under = (stage.voltage_pu for stage in self.stages if stage.side == "under")
+        back = self.recovery.voltage_pu
+        if above := [low for low in under if low > back]:
+            raise ValueError(
+                f"the stage at {above[0]:g} pu is above the recovery's {back:g} pu; raise "
+                "recovery.voltage_pu"
+            )
         return self

@@ -20,7 +20,7 @@ from diploee.clock import moment_at
 from diploee.errors import Brief, InputError
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.outputs.export.base import ExportRequest, Written
-from diploee.outputs.load_parts import LoadParts, summed
+from diploee.outputs.load_parts import LoadParts
 from diploee.scenario.ride_through import RideThrough, VoltageStage, shortest_dip_s
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, S_PER_MIN, W_PER_MW
@@ -62,10 +62,8 @@ class _Window(Brief):
         first = series.spans[0][0] + self.studied * series.rows_per_step
         names = dict.fromkeys((*of.load, *of.pools))
         columns = series.source.read(list(names), (first, first + series.rows_per_step)).columns
-        groups = {"it": of.it, "motors": of.motors, "rest": of.rest, "network": of.network}
-        found = {name: summed(columns, part) for name, part in groups.items()}
-        found |= {name.partition(".")[2]: columns[name] for name in of.pools}
-        return {name: float(power_w.mean()) / W_PER_MW for name, power_w in found.items()}
+        means = {name: power_w.mean(keepdims=True) for name, power_w in columns.items()}
+        return {name: float(power_w[0]) / W_PER_MW for name, power_w in of.powers(means).items()}
 
 
 def write_psse(request: ExportRequest) -> Written:
@@ -252,29 +250,19 @@ def _perc1_of(
     settings: dict[str, RideThrough], window: _Window, of: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
     """Return parameters from the settings that fit PERC1 best, and every setting that is lost."""
-    under = [
-        (stage.fraction, -shortest_dip_s(stage.voltage_pu, stage.time_s, 0.0, block.filter_s), name)
-        for name, block in settings.items()
-        for stage in block.stages
-        if stage.side == "under"
-    ]
-    if not under:
+    first = {name: found for name, block in settings.items() if (found := _first_stage(block))}
+    if not first:
         return {}, ["defaults of PowerWorld, as facility.ride_through has no under-voltage stage"]
-    *_, chosen = max(under)
-    block = settings[chosen]
-    stage = _worst_stage(block)
-    mw, load = window.parts_mw(of), 0.0
-    whole, obey = sum(mw[name] for name in ("it", "motors", "rest", "network")), list[str]()
-    for name, other in settings.items():
-        alike = any(s.side == "under" for s in other.stages) and (
-            _worst_stage(other), other.recovery, other.delay_s, other.filter_s
-        ) == (stage, block.recovery, block.delay_s, block.filter_s)  # fmt: skip
-        if alike:
-            part = other.of or name
-            nodes = sum(mw[pool.partition(".")[2]] for pool in of.pools)
-            fed = mw["it"] * (mw[part] / nodes if part in mw and part not in _GROUPS else 1.0)
-            load += other.share * (mw[part] if part in ("motors", "rest") else fed)
-            obey.append(name)
+    chosen = max(first, key=lambda name: (*first[name][:2], name))
+    block, stage = settings[chosen], first[chosen][2]
+
+    def kind(name: str) -> tuple[Any, ...]:
+        return first[name][2], *(getattr(settings[name], of) for of in _ALIKE)
+
+    obey = [name for name in first if kind(name) == kind(chosen)]
+    mw = window.parts_mw(of)
+    whole = sum(mw[name] for name in ("it", "motors", "rest", "network"))
+    load = sum(settings[name].share * mw.get(settings[name].of or name, mw["it"]) for name in obey)
     back = block.recovery
     ramp_s = NEVER_S if back is None else back.ramp_s
     if back is not None and ramp_s is None:
@@ -306,16 +294,17 @@ def _perc1_of(
     return values, [*notes, *(f"lost: {each}" for each in lost), *_of_load(of)]
 
 
-_GROUPS = ("it", "motors", "rest", "network")
+_ALIKE = ("recovery", "delay_s", "filter_s")
 
 
-def _worst_stage(block: RideThrough) -> VoltageStage:
-    """Return the under-voltage stage of the largest fraction that a short dip trips first."""
-    under = [stage for stage in block.stages if stage.side == "under"]
-    return max(
-        under,
-        key=lambda s: (s.fraction, -shortest_dip_s(s.voltage_pu, s.time_s, 0.0, block.filter_s)),
+def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
+    """Return the under-voltage stage of the largest fraction that the shortest dip trips."""
+    under = (
+        (s.fraction, -shortest_dip_s(s.voltage_pu, s.time_s, 0.0, block.filter_s), s)
+        for s in block.stages
+        if s.side == "under"
     )
+    return max(under, key=lambda found: found[:2], default=None)
 
 
 HIGHEST_HZ = 15.0
