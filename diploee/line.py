@@ -153,16 +153,12 @@ class Line:
 
     @property
     def energy_j(self) -> dict[str, float]:
-        """Energy of each profile in the windows that were passed, at its mean power [J], by id.
-
-        What is taken off, such as idle power of nodes that are kept warm, is left out.
-        """
-        library = self.model.library
-        return {
-            library.ids[i]: library[i].mean_power_w * weighted_ms / MS_PER_S
-            for i, weighted_ms in self._played_ms.items()
-            if weighted_ms > 0
-        }
+        """Energy of each profile in the windows that were passed, at its mean power [J], by id."""
+        library, found = self.model.library, dict[str, float]()
+        for i, weighted_ms in self._played_ms.items():  # services may have profiles of one id
+            energy_j = library[i].mean_power_w * weighted_ms / MS_PER_S
+            found[library.ids[i]] = found.get(library.ids[i], 0.0) + energy_j
+        return found
 
     @property
     def block_ms(self) -> int:

@@ -267,7 +267,7 @@ def profile_support(
         of = each if isinstance(each, Readings) else Readings.of(each)
         before = alike.setdefault((of.reach, of.why), of._replace(names=()))
         alike[of.reach, of.why] = before._replace(names=(*before.names, *of.names))
-    found = [of._replace(names=tuple(sorted(of.names))) for of in alike.values()]
+    found = [of._replace(names=tuple(sorted(set(of.names)))) for of in alike.values()]
     found = found or [Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)]
     found.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
     finest = max(found, key=lambda of: of.reach.flagged_hz)

@@ -318,8 +318,6 @@ def test_a_trace_that_doubles_starts_instances(tmp_path: Path) -> None:
     gross_mw = instances["started_mw"] + instances["stopped_mw"]
     assert gross_mw == pytest.approx(instances["mw"], rel=1e-9)
     assert " instances started" in cause_words(cause)
-    profiles = run.metrics["grid"]["bandwidth"]["of_profiles"]
-    assert profiles and all(0 <= of["energy_share"] <= 1 for of in profiles)
 
 
 def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_synthetic_profiles_have_no_meter_and_the_resolution_decides():
 
 
 def test_each_limit_has_its_share_of_the_energy():
-    of = [Readings.of(readings(0.1, 1.0), name) for name in "ab"]
+    of = [Readings.of(readings(0.1, 1.0), name) for name in "aab"]  # services share
     of.append(Readings.of(readings(0.1, 0.025), "c"))
     block = profile_support(of).block({"a": 1.0, "b": 2.0, "c": 1.0, "other": 4.0})
     assert [(e["name"], e["energy_share"]) for e in block["of_profiles"]] == [
