@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from diploee.columns import TAKEN_OFF
 from diploee.drawing.charts import PALETTE, colour
@@ -18,7 +19,7 @@ from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
 from diploee.outputs.words import short_boundary
-from diploee.tables import Float32Array, Float64Array, Int64Array
+from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
 from diploee.units import MS_PER_DAY, MS_PER_MIN
 
 MAX_INTERVALS = 3_000_000
@@ -233,15 +234,22 @@ def _read_series(
     return columns, extremes, np.concatenate(starts_ms), n_rows * series.step_ms
 
 
+_WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
+
+
 def _read_waits(run: Run, series: RunSeries) -> Waits | None:
     """Return the queue times of the jobs that started; None for a run without."""
-    if not os.path.lexists(run.folder / JOBS_FILE):
+    path = run.folder / JOBS_FILE
+    if not os.path.lexists(path):
         return None
-    jobs = run.jobs(["submit_time", "queue_time_s"]).dropna()
-    submit = jobs["submit_time"].dt.tz_convert("UTC").dt.tz_localize(None)
-    submit_ms = submit.to_numpy("datetime64[ms]").astype(np.int64)
-    wait_s = jobs["queue_time_s"].to_numpy(np.float64)
-    return Waits(series.local_ms(submit_ms), wait_s) if len(jobs) else None
+    with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
+        jobs = file.read(columns=list(_WAIT_COLUMNS)).drop_null()
+        submit_ms = jobs["submit_time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    columns = zip(_WAIT_COLUMNS, (submit_ms, jobs["queue_time_s"]), strict=True)
+    submit, wait = (numbers(values, f"{path}: column '{name}'") for name, values in columns)
+    if wait.min(initial=0) < 0:
+        raise InputError(f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}")
+    return Waits(series.local_ms(submit.astype(np.int64)), wait) if wait.size else None
 
 
 MAX_DIFFERENCES = 2

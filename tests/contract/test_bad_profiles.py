@@ -251,7 +251,7 @@ def test_given_facts_about_a_table_are_shown(tmp_path: Path) -> None:
         for name in ("told", "untold")
     }
     assert "boundary  node AC input" in shown["told"]
-    assert "every 0.05 s, averaged over 0.1 s, bandwidth 4.4 Hz" in shown["told"]
+    assert "every 0.05 s, averaged over 0.1 s, bandwidth 2.5 Hz" in shown["told"]
     assert "boundary  unknown: " in shown["untold"]
     assert "every 0.1 s, averaged over unknown times, bandwidth 0.44 Hz" in shown["untold"]
 
