@@ -15,6 +15,7 @@ from rich.table import Table
 from diploee.cli.display import titled_table
 from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
+from diploee.outputs.ranked import ranks
 from diploee.sweeps import Sweep, SweepResult
 from diploee.sweeps.ensemble import STANDS_OUT
 from diploee.units import W_PER_MW, power_unit
@@ -135,8 +136,11 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
         for metric, of in _shown_of(point.metrics)
         if not many or (metric.view == "main" and "pools." not in metric.key)
     ]
+    order = ranks(metric.key for metric, _ in spreads)
+    spreads.sort(key=lambda of: order.index(of[0].key))
     few = all(spread.p5 is None for _, spread in spreads)
     last = [] if many else ["seeds\nmean", "seeds\nP95"]
+    none = "too few runs to tell" if few else "none stands out"
     names = ("metric", *(("min", "P50", "max") if few else ("P5", "P50", "P95")), *last)
     table = titled_table(title, names, 1, box=box.SIMPLE_HEAD)
     if many:
@@ -157,7 +161,7 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
         table.add_row(
             escape(metric.title),
             *("-" if value is None else _figure(value * metric.factor) for value in ends),
-            *([said or "none stands out"] if many else map(_seeds, seeds)),
+            *([said or none] if many else map(_seeds, seeds)),
         )
     return table
 

@@ -90,6 +90,7 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
     words = " ".join(ended.out.split())
     assert "none stands out" in words
     assert "fixed_share +0." in words
+    assert words.index(" maximum power") < words.index(" mean power") < words.index(" jobs sub")
 
 
 @pytest.mark.parametrize(
