@@ -24,7 +24,7 @@ from diploee.drawing.pictures import write_picture
 from diploee.dynamics import ride_through
 from diploee.errors import InputError
 from diploee.files import writing
-from diploee.outputs import Run, open_run
+from diploee.outputs import open_run
 from diploee.profiles import ProfileLibrary
 from diploee.progress import Progress
 from diploee.reports.ride_through_chart import ride_through_chart
@@ -75,30 +75,25 @@ def ride_through_command(
 
     Settings are the scenario's facility.ride_through. Of a run, --set changes these alone.
     """
-    if Path(site).is_dir():
-        run = open_run(site)
-        _show(run, event, at, set_ or [], out, picture, force, quiet, as_json)
-        return
-    scenario = load_scenario(site, set_ or ())
     with TemporaryDirectory() as folder:
-        progress = Progress() if quiet or as_json else ProgressBars()
-        run = simulate(
-            scenario, Path(folder) / scenario.name,
-            library=ProfileLibrary.open(*(profiles or ())), engine="compiled",
-            progress=progress, at_most_s=AT_MOST_MIN * S_PER_MIN,
-        )  # fmt: skip
-        _show(run, event, at, [], out, picture, force, quiet, as_json)
-
-
-def _show(
-    run: Run, event: str, at: datetime | None, overrides: list[str], out: Path | None,
-    picture: Path | None, force: bool, quiet: bool, as_json: bool,
-) -> None:  # fmt: skip
-    if other := [text for text in overrides if not text.strip().startswith(SETTINGS)]:
-        raise InputError(f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate again")
-    data, _ = with_overrides(run.manifest["scenario"], overrides)
-    settings = scenario_from_dict(data, lambda at: f"--set {'.'.join(map(str, at))}").facility
-    found = ride_through(run, event, at, settings.ride_through or {})
+        overrides = set_ or []
+        if Path(site).is_dir():
+            run = open_run(site)
+            if other := [text for text in overrides if not text.strip().startswith(SETTINGS)]:
+                raise InputError(
+                    f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate again"
+                )
+        else:
+            scenario, overrides = load_scenario(site, overrides), []
+            run = simulate(
+                scenario, Path(folder) / scenario.name,
+                library=ProfileLibrary.open(*(profiles or ())), engine="compiled",
+                progress=Progress() if quiet or as_json else ProgressBars(),
+                at_most_s=AT_MOST_MIN * S_PER_MIN,
+            )  # fmt: skip
+        data, _ = with_overrides(run.manifest["scenario"], overrides)
+        of = scenario_from_dict(data, lambda at: f"--set {'.'.join(map(str, at))}").facility
+        found = ride_through(run, event, at, of.ride_through or {})
     with writing(force) as files:
         if out is not None:
             found.write(files.file(out))

@@ -338,7 +338,7 @@ def _longest_away_s(case: Case) -> float:
 
 
 class _Load:
-    """The load of a run by what its blocks are part of."""
+    """The load of a run, from which its blocks take their parts."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.series, self.of = run, run.series(), LoadParts.of(run)
@@ -368,7 +368,7 @@ class _Load:
     def blocks(
         self, row: int, settings: Mapping[str, RideThrough], length_s: float
     ) -> Iterator[Block]:
-        """Yield the blocks from a row on, what has no settings at the end."""
+        """Yield the blocks from a row on; the load without settings comes last."""
         of, end = self.of, min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
         left, groups = summed(columns, of.load), of.powers(columns)

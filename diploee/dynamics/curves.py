@@ -1,20 +1,21 @@
 """Named ride-through curves, and the verdicts on settings and on an answer to a disturbance.
 
 The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in the
-operators' own papers. What a curve doesn't give isn't judged, and the verdict says so.
+operators' own papers. Rules that a curve doesn't give aren't judged, and the verdict says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
 from diploee.dynamics.events import NORMAL_PU, Event
-from diploee.dynamics.machine import TIE_S, Response, Voltage, joined
+from diploee.dynamics.machine import TIE_S, Response, Span, Voltage, joined
 from diploee.errors import Brief
 from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 from diploee.tables import Float64Array
@@ -231,15 +232,14 @@ def verdict(
     return Verdict(kind, "; ".join(words), times, inside, settings)
 
 
-def _dips(voltage: Voltage) -> list[tuple[float, float, float]]:
-    """Return start and end of each dip, and the start of the next."""
+def _dips(voltage: Voltage) -> list[tuple[float, float]]:
+    """Return the end of each dip, and the start of the next."""
     spans = joined(voltage.beyond(NORMAL_PU[0]))
-    starts = [*(span.start for span in spans), inf]
-    return [(s.start, s.end, after) for s, after in zip(spans, starts[1:], strict=True)]
+    return [(a.end, b.start) for a, b in pairwise([*spans, Span(inf, inf)])]
 
 
 def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[float]:
-    for _, back_s, after_s in _dips(voltage):
+    for back_s, after_s in _dips(voltage):
         end_s = min(after_s, float(course.ends_s[-1]))
         last_s = course.last_below(level, back_s, end_s) if back_s < inf else inf
         yield inf if last_s >= end_s else last_s - back_s
@@ -247,18 +247,17 @@ def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[floa
 
 def _judged(curve: Curve, times: Sequence[float], voltage: Voltage) -> Iterator[tuple[str, str]]:
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
-    late, unseen = list[float](), 0
-    for took_s, (_, back_s, after_s) in zip(times, _dips(voltage), strict=True):
-        if took_s > within_s + TIE_S:
-            late += [took_s] * (after_s - back_s > within_s)
-            unseen += after_s - back_s <= within_s
+    dips = zip(times, _dips(voltage), strict=True)
+    slow = [(took_s, after_s - back_s) for took_s, (back_s, after_s) in dips
+            if took_s > within_s + TIE_S]  # fmt: skip
+    late = [took_s for took_s, apart_s in slow if apart_s > within_s]
     if late:
         seen = [took_s for took_s in late if isfinite(took_s)]
         at = f"{percent} after {max(seen):.4f} s" if seen else f"{percent} not before the next"
         yield "not met", f"{len(late)} of {len(times)} dips: {at}, {within_s:g} s allowed"
-    if unseen:
+    if unseen := len(slow) - len(late):
         yield "inconclusive", f"{unseen} of {len(times)} dips: the next comes within {within_s:g} s"
-    if not (late or unseen):
+    if not slow:
         yield "met", f"{percent} within {within_s:g} s of each dip"
 
 

@@ -86,7 +86,7 @@ class Response(Brief):
     latched_s: float | None = None  # when the counter latched it, of the last time
 
 
-# What comes first of what is at one instant; the next stamp comes last.
+# Order of what happens at one instant; the next stamp comes last.
 _ORDER = {
     "edge": 0, "trip": 1, "strike": 2, "reset": 3, "cease": 3, "ramp": 4, "end": 5, "stamp": 6,
 }  # fmt: skip

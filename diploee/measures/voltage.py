@@ -33,22 +33,20 @@ class ShortCircuit(Brief):
     mva: float  # three-phase short-circuit power
     x_over_r: float
 
-    def drop_percent(
-        self, before: tuple[Any, Any], after: tuple[Any, Any], before_pu: float = 1.0
-    ) -> Float64Array:
-        """Return the drop of the voltage in percent; negative for a rise, nan for a collapse.
+    def drop_percent(self, before: Any, after: Any) -> Float64Array:
+        """Return the drop of the voltage from 1 pu in percent; below 0 a rise, nan a collapse.
 
-        The source's voltage follows from the voltage `before_pu` at the load before the step;
-        `before` and `after` are active power [MW] and reactive power [Mvar], drawn positive.
+        `before` and `after` are pairs of active power [MW] and reactive power [Mvar], drawn
+        positive; 1 pu at the load before the step gives the source's voltage.
         """
-        (p1, q1), (p2, q2), v1 = before, after, before_pu
+        (p1, q1), (p2, q2) = before, after
         r = 1 / self.mva / np.sqrt(1 + self.x_over_r**2)
         x = self.x_over_r * r
-        source = (v1 + (r * p1 + x * q1) / v1) ** 2 + ((x * p1 - r * q1) / v1) ** 2
+        source = (1 + (r * p1 + x * q1)) ** 2 + (x * p1 - r * q1) ** 2
         b = source - 2 * (r * p2 + x * q2)
         root = b * b - 4 * (p2 * p2 + q2 * q2) / self.mva**2
         v2 = np.sqrt((b + np.sqrt(np.where(root < 0, np.nan, root))) / 2)
-        return np.asarray(100 * (v1 - v2) / v1)
+        return np.asarray(100 * (1 - v2))
 
 
 def flicker_pst(steps_percent: Any) -> float:
@@ -76,10 +74,8 @@ class VoltageChanges:
 
     def add(self, stretch: Stretch) -> None:
         """Take in the new values of a stretch."""
-        n, new = self._n, np.zeros((2, stretch.n_new), dtype=np.int64)
-        new[0] = stretch.new
-        if stretch.reactive is not None:
-            new[1] = stretch.reactive
+        n, reactive = self._n, stretch.reactive
+        new = np.stack([stretch.new, np.zeros_like(stretch.new) if reactive is None else reactive])
         if self._end_ms != stretch.new_ms:
             self._kept = new[:, :0]
         values = np.concatenate([self._kept, new], axis=1)
@@ -87,11 +83,10 @@ class VoltageChanges:
         self._kept = values[:, max(values.shape[1] - (2 * n - 1), 0) :]
         if values.shape[1] < 2 * n:
             return
-        sums = np.cumsum(values, axis=1)
-        sums = np.concatenate([np.zeros((2, 1), dtype=np.int64), sums], axis=1)
+        sums = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1)
         means = (sums[:, n:] - sums[:, :-n]) / (n * QUANTA_PER_MW)
         before, after = means[:, :-n], means[:, n:]
-        drops = self._grid.drop_percent((before[0], before[1]), (after[0], after[1]))
+        drops = self._grid.drop_percent(before, after)
         collapsed = np.isnan(drops)
         self.collapses += int(collapsed.sum())
         drops[collapsed] = 100.0
@@ -99,8 +94,8 @@ class VoltageChanges:
         self._count(drops, first_ms, stretch.step_ms)
         k = int(np.abs(drops).argmax())
         if (most := abs(float(drops[k]))) > self.largest.value:
-            p, q = values[:, k + n : k + 2 * n] / QUANTA_PER_MW
-            within = self._grid.drop_percent((before[0, k], before[1, k]), (p, q))
+            second = values[:, k + n : k + 2 * n] / QUANTA_PER_MW
+            within = self._grid.drop_percent(before[:, k], second)
             peak = 100.0 if np.isnan(within).any() else float(np.abs(within).max())
             at_ms = first_ms + k * stretch.step_ms
             self.largest.add(np.array([most]), at_ms, stretch.step_ms, np.array([max(peak, most)]))

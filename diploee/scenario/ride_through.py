@@ -14,17 +14,15 @@ PerUnit = Annotated[float, Field(ge=0, le=2)]
 Side = Literal["under", "over"]
 
 
-def shortest_dip_s(
-    level: float, time_s: float, residual: float, tau_s: float, before: float = 1.0
-) -> float:
-    """Return the shortest dip that trips a stage; its filter remembers, so it may end before.
+def shortest_dip_s(level: float, time_s: float, residual: float, tau_s: float) -> float:
+    """Return the shortest dip from 1 pu to a residual, and back, that trips a stage [s].
 
-    The voltage is `before`, at the residual for as long, then `before` again; over-voltages alike.
-    Infinite where the residual isn't beyond the level.
+    The filter remembers a dip, so it may end before the stage trips; over-voltages alike. Infinite
+    where the residual isn't beyond the level.
     """
-    ratio = (before - level) / (level - residual) if level != residual else -1.0
-    if (before - level) * (level - residual) < 0 or level == residual:
+    if (1 - level) * (level - residual) < 0 or level == residual:
         return inf
+    ratio = (1 - level) / (level - residual)
     if tau_s == 0:
         return time_s
     if time_s / tau_s > 500:  # the exponential alone

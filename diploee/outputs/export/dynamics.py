@@ -74,9 +74,7 @@ def write_pscad(request: ExportRequest) -> Written:
             columns = request.power_columns(block)
             if options.signal == "dp_pu":
                 columns = [(columns[0] - mean_mw) / options.mva]
-            for t, *values in zip(
-                block.time_s.tolist(), *(c.tolist() for c in columns), strict=True
-            ):
+            for t, *values in np.column_stack([block.time_s, *columns]).tolist():
                 if before and before != values:
                     file.write(_pscad_row(t, before) + _pscad_row(t + JUMP_S, values))
                 elif not before:

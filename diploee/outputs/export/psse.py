@@ -39,7 +39,7 @@ class _Window(Brief):
     starts_ms: Int64Array
     p_mw: Float64Array
     q_mvar: Float64Array | None
-    moments: tuple[tuple[str, str, slice], ...]
+    moments: dict[str, tuple[str, slice]]  # what each is, and its steps, by the load's id
 
     @property
     def load_id(self) -> str:
@@ -49,7 +49,7 @@ class _Window(Brief):
     @property
     def studied(self) -> int:
         """Its step."""
-        return next(int(rows.start) for name, _, rows in self.moments if name == self.load_id)
+        return int(self.moments[self.load_id][1].start)
 
     @property
     def when(self) -> str:
@@ -72,7 +72,7 @@ def write_psse(request: ExportRequest) -> Written:
     starts_ms = np.concatenate([block.starts_ms for block in blocks])
     parts = zip(*(request.power_columns(block) for block in blocks), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
-    moments = tuple(_moments(request, starts_ms, p_mw))
+    moments = dict(_moments(request, starts_ms, p_mw))
     window = _Window(request, starts_ms, p_mw, q_mvar[0] if q_mvar else None, moments)
     files: dict[str, str] = {}
     notes = [NOT_VERIFIED]
@@ -97,7 +97,7 @@ def _raw(window: _Window) -> Written:
         f"{bus},'{load_id}',{int(load_id == window.load_id)},1,1,{window.p_mw[rows].mean():.6f},"
         f"{q_mvar[rows].mean():.6f},0.0,0.0,0.0,0.0,1,1 / {what}, from "
         f"{moment_at(int(window.starts_ms[rows.start]), zone).isoformat(timespec='seconds')}"
-        for load_id, what, rows in window.moments
+        for load_id, (what, rows) in window.moments.items()
     ]
     if "linjbl" in request.options.parts:
         lines.append(f"{bus},'OS',1,1,1,0.0,0.0,0.0,0.0,0.0,0.0,1,1 / the wave of linjbl.dyr")
@@ -114,25 +114,25 @@ def _raw(window: _Window) -> Written:
 
 def _moments(
     request: ExportRequest, starts_ms: Int64Array, p_mw: Float64Array
-) -> Iterator[tuple[str, str, slice]]:
-    """Yield the id of each moment, what it is, and its steps."""
+) -> Iterator[tuple[str, tuple[str, slice]]]:
+    """Yield the id of each moment, with what it is and its steps."""
     step_ms, length = request.series.step_ms, f"mean of {request.series.step_s:g} s"
 
-    def one(first: int) -> slice:
-        return slice(first, first + 1)
+    def one(name: str, what: str, first: int) -> tuple[str, tuple[str, slice]]:
+        return name, (f"{what}, {length}", slice(first, first + 1))
 
-    yield "PK", f"peak, {length}", one(int(p_mw.argmax()))
+    yield one("PK", "peak", int(p_mw.argmax()))
     # A run that begins empty has its least power before it has filled up, which no site draws.
     hours = (request.run.metrics.get("grid") or {}).get("transient_h") or 0.0
     filled_ms = request.run.scenario.start_with_zone.timestamp() * MS_PER_S + hours * MS_PER_H
     filled = int(np.searchsorted(starts_ms, filled_ms))
     filled = filled if filled < p_mw.size else 0
-    yield "MN", f"minimum, {length}", one(filled + int(p_mw[filled:].argmin()))
+    yield one("MN", "minimum", filled + int(p_mw[filled:].argmin()))
     n = WORST_MS // step_ms
     if n >= 1 and WORST_MS % step_ms == 0 and p_mw.size >= n:
         energy = np.concatenate([[0.0], np.cumsum(p_mw)])
         first = int((energy[n:] - energy[:-n]).argmax())
-        yield "15", "highest rolling mean of 15 min", slice(first, first + n)
+        yield "15", ("highest rolling mean of 15 min", slice(first, first + n))
     if (moment := request.options.at) is not None:
         zone = request.run.scenario.facility.zone
         at_ms = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * MS_PER_S
@@ -144,7 +144,7 @@ def _moments(
                 f"--at: {moment} lies outside of what is exported, "
                 f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
             )
-        yield "AT", f"{moment}, {length}", one(first)
+        yield one("AT", f"{moment}", first)
 
 
 CMLD_HEAD = "'CMLDBLU2' 12 1 2 133 27 146 48 0 0"
@@ -200,7 +200,7 @@ def _cmld(window: _Window) -> Written:
             "cmld: ASSUMPTION: the MVA base of -0.8 is a loading factor, 1.25 MVA per MW; the "
             "published record has -1.25 beside a transformer of 1.25 MVA per MW",
             "cmld: all else is pnnl/LL-risk-assessment's record for a data center; its P1e of 2 "
-            "and P2e of 1 stand, where its paper's table has 0",
+            "and P2e of 1 are kept, where its paper's table has 0",
             "cmld: the electronic part trips at once between Vd1 and Vd2 and Frcel of it returns: "
             "it isn't the state machine of facility.ride_through",
             *_of_load(of),
@@ -229,10 +229,9 @@ def _perc1(window: _Window) -> Written:
     options, values = request.options, dict(PERC1)
     changed, notes = _perc1_of(request.run.scenario.facility.ride_through or {}, window, of)
     values |= changed
-    q_mvar = None if window.q_mvar is None else window.q_mvar[window.studied]
     nominal = {
-        "Pnom": window.p_mw[window.studied] / BASE_MVA,
-        "Qnom": None if q_mvar is None else q_mvar / BASE_MVA,
+        name: None if power is None else power[window.studied] / BASE_MVA
+        for name, power in (("Pnom", window.p_mw), ("Qnom", window.q_mvar))
     }
     text = json.dumps(values | nominal, indent=2)
     (request.path / "perc1.json").write_text(f"{text}\n", encoding="ascii")
@@ -264,6 +263,7 @@ def _perc1_of(
     whole = sum(mw[name] for name in ("it", "motors", "rest", "network"))
     load = sum(settings[name].share * mw.get(settings[name].of or name, mw["it"]) for name in obey)
     back = block.recovery
+    returns = back is not None and back.automatic
     ramp_s = NEVER_S if back is None else back.ramp_s
     if back is not None and ramp_s is None:
         ramp_s = back.fraction * stage.fraction * load / (back.ramp_mw_per_min or inf) * S_PER_MIN
@@ -277,10 +277,7 @@ def _perc1_of(
         ]
         lost += [f"{name}: counter"] * (other.counter is not None)
         lost += [f"{name}: manual reset"] * (other.manual_reset_s is not None)
-        lost += [f"{name}: no automatic return, here after {NEVER_S:g} s"] * (
-            back is None or not back.automatic
-        )
-    returns = back is not None and back.automatic
+        lost += [f"{name}: no automatic return, here after {NEVER_S:g} s"] * (not returns)
     values = {
         "Fcease": stage.fraction * load / whole if whole else 0.0,
         "Vcease": stage.voltage_pu, "Tcease": stage.time_s, "Tdelay": block.delay_s,
@@ -317,7 +314,7 @@ def square_amp_mw(amplitude_mw: float, duty: float) -> float:
 
 
 def _linjbl(window: _Window) -> Written:
-    """Write the wave that repeats what the window does most strongly."""
+    """Write a wave at the window's strongest frequency, or at the one given."""
     request, options = window.request, window.request.options
     step_s = request.series.step_s
     hz = options.hz or _strongest_hz(window.p_mw, step_s)
