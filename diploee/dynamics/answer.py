@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from math import ceil, isfinite
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from diploee.clock import WallClock
 from diploee.dynamics.curves import CURVES, SOURCE, Course, Inside, Verdict, verdict, worst
 from diploee.dynamics.events import NORMAL_PU, Event, load_event
 from diploee.dynamics.machine import Change, Response, Voltage, respond
@@ -347,9 +348,7 @@ class _Load:
         """Yield the name and the row of each instant."""
         step_ms = self.series.step_ms
         if at is not None:
-            start = self.series.start
-            since = at - (start if at.tzinfo else start.replace(tzinfo=None))
-            row = int(since / timedelta(milliseconds=1)) // step_ms
+            row = WallClock(self.series.start).time_ms(at) // step_ms
             if not 0 <= row < self.series.n_rows:
                 raise InputError(
                     f"--at: {at.isoformat()} lies outside the run, {self.series.covered}"

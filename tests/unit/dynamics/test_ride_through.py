@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,15 @@ def test_mistakes_are_one_line_with_the_remedy(run: Run, words: tuple[str, ...],
 def test_a_time_beyond_the_run_is_refused(run: Run):
     words = ("--set", "facility.ride_through.it.preset=perc1", "--at", "2031-01-01")
     assert "outside the run" in call("ride-through", run.folder, "--event", EVENT, *words).problem
+
+
+def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path: Path):
+    zoned = {name: value for name, value in POI.items() if name != "facility.utc_offset"}
+    spring = {"facility.time_zone": "America/Denver", "start": "2018-03-10", "duration": "2 days"}
+    at = datetime(2018, 3, 11, 12, 30)
+    (label,) = {case.label for case in ride_through(
+        tiny_run(tmp_path / "spring", zoned | spring), EVENT, at, BLOCKS).cases}  # fmt: skip
+    assert label == f"{at:%Y-%m-%d %H:%M}"
 
 
 def test_blocks_of_more_than_a_pool_are_refused():
