@@ -83,7 +83,7 @@ Profiles = Annotated[
         help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what stands there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ToLibrary = Annotated[Path, place_option("Folder of the library to add the profile to.")]

@@ -139,8 +139,9 @@ def long_rows(sections: Iterable[Section]) -> Iterator[tuple[float | str | None,
         for f in section.figures:
             yield section.title, f.item, f.quantity, f.value, f.unit, f.note
         for table in section.tables:
+            title = ": ".join(filter(None, (section.title, table.title)))
             for f in table.figures:
-                yield f"{section.title}: {table.title}", f.item, f.quantity, f.value, f.unit, f.note
+                yield title, f.item, f.quantity, f.value, f.unit, f.note
 
 
 def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:

@@ -198,6 +198,7 @@ def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None
     with Path(f"{place}.csv").open(encoding="utf-8") as file:
         rows = {(r["section"], r["item"], r["quantity"]): r for r in csv.DictReader(file)}
     sheet = data_sheet(open_run(at_the_meter), ["ieso_3_0"], peaks)
+    assert not any(section.endswith(": ") for section, *_ in rows)
     for section, item, quantity, value, unit, note in long_rows(sheet.sections):
         row = rows[str(section), str(item), str(quantity)]
         assert row["value"] == ("" if value is None else str(value))
