@@ -371,7 +371,6 @@ class _Load:
         of, end = self.of, min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
         left, groups = summed(columns, of.load), of.powers(columns)
-        groups["rest"] = groups["rest"] + groups["network"]
         for name, block in settings.items():
             part = block.of or name
             power_w = groups.get(part, groups["it"]) * block.share

@@ -50,9 +50,13 @@ class LoadParts(Brief):
         return (*self.it, *self.motors, *self.rest, *self.network)
 
     def powers(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
-        """Return the power of each part, and of each pool with what feeds it, if several."""
-        parts = ("it", "motors", "rest", "network")
-        found = {name: summed(columns, getattr(self, name)) for name in parts}
+        """Return the power of each part, and of each pool with what feeds it, if several.
+
+        The rest includes the network, so that nodes, motors and rest are the whole load.
+        """
+        parts = {"it": self.it, "motors": self.motors, "rest": (*self.rest, *self.network),
+                 "network": self.network}  # fmt: skip
+        found = {name: summed(columns, part) for name, part in parts.items()}
         nodes = np.maximum(summed(columns, self.pools), 1e-9)
         fed = {of: found["it"] * columns[of] / nodes for of in self.pools}
         return found | {of.partition(".")[2]: power for of, power in fed.items()}

@@ -175,7 +175,7 @@ def _cmld(window: _Window) -> Written:
     """Write the composite load record, its shares from the run at the studied moment."""
     request, of = window.request, LoadParts.of(window.request.run)
     options, mw = request.options, window.parts_mw(of)
-    whole = mw["it"] + mw["motors"] + mw["rest"]
+    whole = mw["it"] + mw["motors"] + mw["rest"] - mw["network"]
     if not whole > 0:
         raise InputError(f"{request.run.folder}: there is no load at {window.when}; give --at")
     values = list(CMLD)
@@ -260,7 +260,7 @@ def _perc1_of(
 
     obey = [name for name in first if kind(name) == kind(chosen)]
     mw = window.parts_mw(of)
-    whole = sum(mw[name] for name in ("it", "motors", "rest", "network"))
+    whole = mw["it"] + mw["motors"] + mw["rest"]
     load = sum(settings[name].share * mw.get(settings[name].of or name, mw["it"]) for name in obey)
     back = block.recovery
     returns = back is not None and back.automatic

@@ -192,6 +192,13 @@ def test_perc1_takes_the_stage_that_trips_first_and_lists_what_is_lost(run, tmp_
         assert words in lost
 
 
+def test_perc1_of_like_settings_for_all_parts_is_of_the_whole_load(run, tmp_path):
+    alike = RideThrough(preset="perc1")
+    settled = with_settings(run, it=alike, motors=alike, rest=alike)
+    place, _ = psse(settled, tmp_path / "psse", "perc1")
+    assert json.loads((place / "perc1.json").read_text())["Fcease"] == pytest.approx(1, abs=1e-9)
+
+
 @pytest.mark.parametrize(("duty", "amp"), [(0.5, 15.708), (0.3, 19.416)])
 def test_square_of_equal_fundamental_is_that_of_the_sheet(duty, amp):
     assert round(square_amp_mw(10, duty), 3) == amp
