@@ -274,6 +274,10 @@ class NodeType(Model):
         "is known."
     )
 
+    def given_otherwise(self) -> tuple[str, ...]:
+        """Return the preset where none is named."""
+        return ("preset",) if self.preset is None else ()
+
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: Any) -> Any:
