@@ -39,7 +39,7 @@ class Reading(Choices):
     )
     gpu: str | None = Field(
         default=None,
-        description="GPU whose driver gave the readings, such as A100, which tells its meter; what "
+        description="GPU whose driver gave the readings, such as A100, which says its meter; what "
         "the files say by default.",
     )
     restore: bool = Field(
