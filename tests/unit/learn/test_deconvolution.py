@@ -24,6 +24,7 @@ from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.jobs.source import draw_submissions
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Calendar, Scenario, load_scenario
+from diploee.schedule.context import DRAW_MS
 from diploee.simulation import simulate
 from diploee.steps import stream_classes
 from diploee.tables import Float64Array
@@ -102,7 +103,8 @@ def test_expected_load_is_that_of_jobs_drawn_at_the_rates() -> None:
     rng, found = np.random.default_rng(0), np.zeros(rate.size)
     per_day = 24e5 * rate.mean()
     for c in stream_classes(scenario, tiny_library())[0]:
-        begin_s = draw_submissions(rng, rates, per_day) / 1000
+        n_spans = np.unique(rates.edges_ms[:-1] // DRAW_MS).size
+        begin_s = draw_submissions([rng] * n_spans, rates, per_day)[0] / 1000
         run_s = rng.choice(
             [tiny_library()[k].duration_ms / 1000 for k in c.profile_ids], begin_s.size
         )

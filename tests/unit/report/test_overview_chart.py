@@ -40,7 +40,7 @@ def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -
     pools = list(run.run.scenario.facility.pools)
     assert len(pools) > 1
     assert list(stack.names)[: len(pools)] == pools
-    blocks = open_run(mixed_folder).blocks(["facility_power_w"], 600_000)
+    blocks = open_run(mixed_folder).blocks(["facility_power_w"], 3_600_000)  # of a stack
     means_w = np.concatenate([block.columns["facility_power_w"] for block in blocks])
     np.testing.assert_allclose(stack.parts.sum(axis=0)[:-1] * unit.watts, means_w, rtol=1e-6)
     (spread,) = (layer for layer in layers if isinstance(layer, Band))

@@ -107,7 +107,7 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
         tmp_path,
         axes=[{"grid": {UTILIZATION: [0.2, 0.5]}}],
         draw={IDLE: {"distribution": "uniform", "low": 300, "high": 500}},
-        seeds=16,
+        seeds=20,
     )
     diploee.sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled")
     report = build_report([tmp_path / "out"])

@@ -91,6 +91,7 @@ def test_log_fragment_and_year_are_side_by_side_and_differences_are_reported() -
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_generated_year_is_like_the_log_within_its_own_sampling_error(seed: int) -> None:
     allowed = {"busy nodes, mean": 0.02, "busy nodes, P99 of hours": 0.1, "variance": 0.25}
+    allowed = {"variance over mean of weeks": 0.6} | allowed  # weeks differ by node time
     at_ms, n_nodes, duration_s = made(seed)
     fit = fit_job_log(job_log(at_ms, n_nodes, duration_s), RULES, tiny_library(), months=False)
     assert fit.arrivals.dispersion == pytest.approx(0.5, rel=0.2)
