@@ -123,7 +123,9 @@ def serving_trace(
         Path, typer.Argument(help="Request trace with the tokens of prompts and answers.")
     ],
     out: ToLibrary,
-    n_nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the replicas.")] = 1,
+    n_nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the replicas.")
+    ] = 1,
     workload: Annotated[str, typer.Option(help="Workload, as scenarios name it.")] = "served",
     parameters: Annotated[
         list[str] | None,

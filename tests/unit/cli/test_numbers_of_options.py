@@ -21,6 +21,10 @@ ODD = (
 STARTS_PROCESSES = "--workers"
 LIBRARY = ("--profiles", "lib")
 COLUMNS = [f"--column={name}" for name in ("submit=submit", "duration=run_s", "nodes=nodes")]
+SERVED = (
+    *("parameters_b=8", "precision=fp8", "gpu=L40S", "other_node_power_w=200"),
+    *("prefill_tokens_per_s=9000", "time_per_token_s=0.02"),
+)
 COMMANDS: dict[str, tuple[object, ...]] = {
     "run": ("tiny.yaml", *LIBRARY, "--engine", "compiled", "-q", "--out", "out/run"),
     "validate": ("tiny.yaml", *LIBRARY),
@@ -32,6 +36,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "ensemble": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
     "recurring": ("--workload", "synthetic-vision", "--recurrences", "2", "--seeds", "1"),
     "training-trace": ("--out", "out/lib"),
+    "serving-trace": ("requests.csv", *(f"--set={value}" for value in SERVED), "--out", "out/lib"),
     "profiles check": ("lib",),
     "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
     "profiles import plain": ("p.csv", "--workload", "w", "--nodes", "2", "--out", "out/lib"),
