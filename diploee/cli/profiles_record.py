@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated, Any
@@ -23,6 +27,8 @@ from diploee.files import check_file
 from diploee.importers.power_logs.options import NewProfile
 
 POWERCAP, PATIENCE_S = Path("/sys/class/powercap"), 10.0
+PROBE_S, REFRESHES = 0.4, 4
+"""How long a GPU's energy counter is watched, and its refreshes in an interval at least [A]."""
 
 
 @options(**OPTIONS)
@@ -38,8 +44,10 @@ def record_command(
     """Run a command and record the power of its machine's GPUs and CPUs.
 
     WattAMeter records, or nvidia-smi the GPUs alone where that is not installed
-    or the CPUs' counters (RAPL) can't be read; their logs are imported. Notes
-    have the GPUs' energy counters beside. Ends with the command's exit code.
+    or the CPUs' counters (RAPL) can't be read; their logs are imported. WattAMeter
+    reads the GPUs' energy counters where these are refreshed four times in an
+    interval, else their power; notes have how far the counters moved. Ends with
+    the command's exit code.
     """
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
     from diploee.plain_data import checked_record
@@ -85,7 +93,9 @@ def _recorder(interval_s: float) -> tuple[str, list[str]]:
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
     wattameter = shutil.which("wattameter", path=path)
     if wattameter and any(os.access(p, os.R_OK) for p in POWERCAP.glob("*:*/energy_uj")):
-        return "wattameter", [wattameter, "--tracker", f"{interval_s:g},nvml-power,rapl"]
+        counts = REFRESHES * _refresh_s() <= interval_s  # exact means; else they would scatter
+        field = "nvml-energy" if counts else "nvml-power"
+        return "wattameter", [wattameter, "--tracker", f"{interval_s:g},{field},rapl"]
     why = "RAPL can't be read" if wattameter else "for these: pip install 'diploee[record]'"
     typer.echo(f"diploee: recording GPUs with nvidia-smi, no CPUs ({why})", err=True)
     query = ["--query-gpu=timestamp,index,name,power.draw", "--format=csv", "-f", "nvidia-smi.csv"]
@@ -127,12 +137,31 @@ def _run(command: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _counters_j() -> float | None:
-    """Return the sum of the energy counters of all GPUs [J], None where NVML has none."""
-    try:
+def _gpu_counters() -> list[Callable[[], int]]:
+    """Return functions that read the energy counter of each GPU [mJ]; none where NVML has none."""
+    with suppress(Exception):  # not installed, or the driver's; they are no need
         nvml = import_module("pynvml")
         nvml.nvmlInit()
         gpus = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-        return float(sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus))) / 1000
-    except Exception:  # noqa: BLE001  # not installed, or the driver's; they are a remark alone
-        return None
+        found: list[Any] = [partial(nvml.nvmlDeviceGetTotalEnergyConsumption, gpu) for gpu in gpus]
+        if all(read() for read in found):
+            return found
+    return []
+
+
+def _counters_j() -> float | None:
+    """Return the sum of the energy counters of all GPUs [J], None where NVML has none."""
+    counters = _gpu_counters()
+    return sum(read() for read in counters) / 1000 if counters else None
+
+
+def _refresh_s() -> float:
+    """Return the longest time between two refreshes of the first GPU's energy counter [s]."""
+    moves_s: list[float] = []
+    for read in _gpu_counters()[:1]:
+        before, end_s = read(), time.monotonic() + PROBE_S
+        while (now_s := time.monotonic()) < end_s:
+            if (counter := read()) != before:
+                before, moves_s = counter, [*moves_s, now_s]
+            time.sleep(0.001)
+    return max((later - move for move, later in pairwise(moves_s)), default=math.inf)

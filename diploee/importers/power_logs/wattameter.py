@@ -14,7 +14,8 @@ derives from energy counters. How readings are repaired, all counted by cause:
 - CPU power comes from the energy counter alone, difference over difference in time: it holds from
   one stamp to the next, and the logged power columns (which are the same, and are missing in the
   last row before each flush) are not read. A failed read (0) is left out: the counter's difference
-  over the longer interval keeps the energy.
+  over the longer interval keeps the energy. A GPU's counter moves every 20 to 100 ms (PETSc's
+  PetscLogGpuEnergyMeter), so that two readings may hold one refresh more than their time.
 - A counter that drops within a run of the logger has wrapped if adding its range gives a power
   within the limit. Any other drop or jump, a drop from one run to the next, and an interval so long
   that the counter may have wrapped unseen, is bridged by the mean power of the two beside it.
@@ -59,6 +60,8 @@ from diploee.textio.tables import Layout, ReadTable, listed, read_columns
 from diploee.textio.text import Text, text_of
 from diploee.textio.values import Number, fail_values, numbers
 
+REFRESH_S = 0.1
+"""Longest time between two refreshes of a GPU's energy counter."""
 GAP_INTERVALS = 5
 """A gap is longer than this many sampling intervals."""
 PARTNERS = {"gpu": "an NVML log (GPUs)", "cpu": "a RAPL log (CPU packages)"}
@@ -345,11 +348,13 @@ def _counter_energy_j(
     """Return the energy of one counter since the log's first row [J], at every row."""
     t_us = log.t_us[good]
     dt_s = np.diff(t_us) / US_PER_S
-    range_j = options.counter_range_j if channel.device.startswith("cpu") else np.inf
+    is_cpu = channel.device.startswith("cpu")
+    range_j = options.counter_range_j if is_cpu else np.inf
+    most_j = options.max_reading_w * (dt_s + (0.0 if is_cpu else REFRESH_S))
     step_j = np.diff(counter_j)
     drop = step_j < 0
     unwrapped_j = np.where(drop, step_j + range_j, step_j)
-    plausible = (unwrapped_j >= 0) & (unwrapped_j <= options.max_reading_w * dt_s)
+    plausible = (unwrapped_j >= 0) & (unwrapped_j <= most_j)
     plausible &= dt_s * options.max_reading_w < range_j
     plausible &= ~drop | (np.diff(log.run[good]) == 0)
     if not plausible.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -114,6 +115,36 @@ def test_wattameter_records_gpus_and_cpus_where_both_can_be_read(
     assert not list((tmp_path / "tmp").iterdir())
 
 
+@pytest.mark.parametrize(("refresh_s", "field"), [(0.01, "nvml-energy"), (0.09, "nvml-power")])
+def test_energy_counters_are_recorded_where_they_are_refreshed_often_enough(
+    programs: Programs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refresh_s: float,
+    field: str,
+) -> None:
+    now_s = itertools.count(step=0.001)  # each look at the clock takes a millisecond
+    read_s = [0.0]
+
+    def clock() -> float:
+        read_s[0] = next(now_s)
+        return read_s[0]
+
+    nvml: Any = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetTotalEnergyConsumption=lambda _: 10**9 + int(read_s[0] / refresh_s),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(
+        "diploee.cli.profiles_record.time", SimpleNamespace(monotonic=clock, sleep=time.sleep)
+    )
+    programs(nvidia_smi=SMI_SCRIPT, wattameter=WATTAMETER)
+    assert record(tmp_path / "lib", "sh", "-c", "exit 0").code == 0
+    assert (tmp_path / "bin" / "wattameter.args").read_text() == f"--tracker 0.1,{field},rapl\n"
+
+
 def test_nvidia_smi_records_gpus_where_the_cpus_cannot_be_read(
     programs: Programs, tmp_path: Path
 ) -> None:
@@ -135,7 +166,7 @@ def test_nvidia_smi_records_gpus_where_the_cpus_cannot_be_read(
 def test_movement_of_the_energy_counters_is_noted(
     programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counters_mj = iter([1_000, 2_000, 51_500, 102_500])
+    counters_mj = iter([1_000, 2_000] * 2 + [51_500, 102_500] * 2)  # a look, then a reading
     nvml: Any = SimpleNamespace(
         nvmlInit=lambda: None,
         nvmlDeviceGetCount=lambda: 2,

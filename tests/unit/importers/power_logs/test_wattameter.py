@@ -213,6 +213,16 @@ def test_cpu_power_holds_from_its_row_to_the_next(tmp_path):
     )
 
 
+def test_two_refreshes_of_a_gpus_counter_between_two_readings_keep_their_energy(tmp_path):
+    refreshes = [k - (k % 10 == 5) for k in range(T_S.size)]  # each tenth comes late
+    gpu = [row(t, 10**9 + 60_000 * k) for t, k in zip(T_S, refreshes, strict=True)]
+    profile = load_pair(tmp_path, [header(["gpu-0[mJ]"]), *gpu], CPU)
+    assert profile.provenance.counts["counter_intervals_bridged"] == 0
+    assert (profile.provenance.meter.field, profile.provenance.meter.kind) == ("energy", "counter")
+    np.testing.assert_allclose(np.sort(profile.power_w - 50)[[0, 100, -1]], [0, 600, 1200], atol=1)
+    assert profile.mean_power_w == pytest.approx(650, rel=1e-3)
+
+
 # After 300 s the package at rest may have wrapped unseen too.
 @pytest.mark.parametrize(("gap_s", "n_bridged"), [(5.0, 1), (70.0, 1), (300.0, 2)])
 def test_counter_reset_at_a_restart_is_bridged(tmp_path, gap_s, n_bridged):
