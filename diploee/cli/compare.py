@@ -71,7 +71,7 @@ def _show(found: Comparison, everything: bool) -> None:
 
 
 def _cells(row: MetricRow, n_runs: int) -> tuple[str, ...]:
-    shown = [row.metric.show(value) for value in row.values]
+    shown = [row.shown(run) for run in range(n_runs)]
     return (row.metric.heading, *shown, *(row.change_text(run) for run in range(1, n_runs)))
 
 
@@ -89,6 +89,7 @@ def _as_dict(found: Comparison) -> dict[str, Any]:
                 "unit": row.metric.suffix,
                 "values": [None if v is None else v * row.metric.factor for v in row.values],
                 "changes": [row.change(run) for run in range(1, len(found.labels))],
+                **({"lower_bounds": list(row.bounds)} if any(row.bounds) else {}),
             }
             for row in found.rows
         },

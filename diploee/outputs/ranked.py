@@ -18,7 +18,7 @@ from diploee.metrics.cause_words import cause_words, causes_of, event_words
 from diploee.metrics.limits import LimitReport
 from diploee.outputs.sections import Figure, Section, Table
 from diploee.outputs.words import interval, listed, moment, pattern_for
-from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_unit
+from diploee.units import MS_PER_MIN, MS_PER_S, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 
 if TYPE_CHECKING:
     from diploee.outputs.reader import Run
@@ -560,6 +560,20 @@ def _with_causes(section: Section, view: RunView) -> Section:
         )
     tables = (*(table for table in (why, others) if table.figures), *section.tables)
     return replace(section, tables=tables, notes=tuple(notes))
+
+
+_LENGTH = re.compile(
+    r"grid\.(?:at_step\.)?(?:(?:ramps|rolling_range)|(peaks|maximum_demand))\..*?(\d[\d.]*)(s|min)\."
+)
+
+
+def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
+    """Return whether readings, or records of weather, are too coarse for the length in a key."""
+    if (found := _LENGTH.match(key)) is None or (found[1] and not key.endswith("max_mw")):
+        return False
+    below = "interpolated_s" if found[1] else "lower_bound_below_s"
+    length_s = float(found[2]) * (S_PER_MIN if found[3] == "min" else 1)
+    return length_s < (values.get(f"grid.bandwidth.{below}") or 0.0)
 
 
 def withheld(block: Mapping[str, Any]) -> str:

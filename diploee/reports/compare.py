@@ -11,7 +11,7 @@ from diploee.errors import Brief, InputError, plural
 from diploee.metric import NONE, Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run, open_run
-from diploee.outputs.ranked import ranks
+from diploee.outputs.ranked import is_lower_bound, ranks
 from diploee.reports.data import differing_settings, run_labels
 from diploee.units import W_PER_MW, power_unit
 
@@ -25,6 +25,7 @@ class MetricRow:
 
     metric: Metric  # what it is, in the unit that it is shown in
     values: tuple[float | None, ...]  # as stored, a value per run; None where a run has none
+    bounds: tuple[bool, ...] = ()  # whether each is a lower bound
 
     @property
     def is_equal(self) -> bool:
@@ -49,6 +50,11 @@ class MetricRow:
         if change is None:
             return NONE
         return f"{100 * change:+,.1f} %" if abs(change) >= 0.0005 else f"{100 * change:+.1g} %"
+
+    def shown(self, run: int) -> str:
+        """Return a run's value as text, marked where it is a lower bound."""
+        mark = "≥ " if any(self.bounds[run : run + 1]) else ""
+        return f"{mark}{self.metric.show(self.values[run])}"
 
     @property
     def is_shown_equal(self) -> bool:
@@ -135,7 +141,8 @@ def _rows(runs: Sequence[Run]) -> list[MetricRow]:
     for key in ranks(dict.fromkeys(key for of in values for key in of)):
         found = tuple(_number(of.get(key)) for of in values)
         if any(value is not None for value in found) and (metric := find_metric(key, declared)):
-            rows.append(MetricRow(metric.sized(unit), found))
+            bounds = tuple(is_lower_bound(of, key) for of in values)
+            rows.append(MetricRow(metric.sized(unit), found, bounds))
     return rows
 
 

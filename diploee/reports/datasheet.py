@@ -32,6 +32,7 @@ from diploee.outputs.folder import refuse_in_run, run_files
 from diploee.outputs.ranked import (
     RANKED,
     RunView,
+    is_lower_bound,
     limits_section,
     provenance,
     reactive_notes,
@@ -117,7 +118,8 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         _section("site", "Site and applicant", _site(run)),
         _section("connection", "Connection", _connection(run)),
         _section("active", "Active power", _active(view, quarters, why)),
-        _section("averaging", "Peak and ramps by averaging time", _by_averaging(view), AVERAGING),
+        _section("averaging", "Peak and ramps by averaging time", _by_averaging(view),
+                 f"{AVERAGING}{_bounds(view)}"),
         _section("reactive", "Reactive power", _reactive(view), " ".join(reactive_notes(run))),
         Section("swings", "Swings, and what is withheld", (), (swings,) if swings else (),
                 notes=(withheld(grid),) if grid else ()),
@@ -273,6 +275,22 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
             if rate is None and f"{kind}_{name}" in windows:
                 rate = windows[f"{kind}_{name}"] * MS_PER_MIN / length_ms
             yield Figure(f"Largest ramp {way} [MW/min]", rate, quantity=quantity)
+
+
+def _bounds(view: RunView) -> str:
+    """Return which of these rows are lower bounds, and why."""
+    names = []
+    for kind, key, of in (
+        ("ramps", "ramps.{:g}s.", RAMP_MS),
+        ("peaks", "peaks.{:g}s.max_mw", PEAK_MS),
+    ):
+        bounded = [n for n in of if is_lower_bound(view.values, f"grid.{key.format(n / MS_PER_S)}")]
+        names += [f"{kind} over {listed([interval(n) for n in bounded])}"] if bounded else []
+    if not names:
+        return ""
+    records_s = view.values.get("grid.bandwidth.interpolated_s")
+    why = f"clouds are not seen within {records_s:g} s" if records_s else "readings smear them"
+    return f" Lower bounds: {listed(names)}, as {why}."
 
 
 def _shares(run: Run) -> Iterator[Figure]:

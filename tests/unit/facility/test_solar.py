@@ -25,6 +25,8 @@ from diploee.facility.solar import SolarSpec, line_of_means, pvwatts_w
 from diploee.facility.weather import Sun
 from diploee.inputs import load_inputs
 from diploee.metrics.limits import Limits, check_limits
+from diploee.reports.compare import compare
+from diploee.reports.datasheet import data_sheet
 from diploee.site import rated_at_meter_w
 
 pytestmark = pytest.mark.filterwarnings("ignore:DatetimeIndex.dayofyear")  # pvlib's use of pandas
@@ -206,6 +208,13 @@ def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(tmp_pat
             assert ("lower bound: clouds" in result.scope) == is_bound
         hourly = Limits.model_validate({"peaks": [{"interval": "1 h", "max_mw": 9}]})
         assert "clouds" not in check_limits(run, hourly).results[0].scope
+        (averaging,) = (part for part in data_sheet(run).sections if part.id == "averaging")
+        hidden = "Lower bounds: ramps over 1 s, 1 min and 10 min and peaks over 0.1 s, 1 s, 1 min"
+        assert (hidden in averaging.notes[0]) == is_bound
+    compared = compare(runs["without"], runs["with"])
+    for key in ("ramps.intervals.600s.up.max_mw", "maximum_demand.intervals.15min.max_mw"):
+        assert [compared[f"grid.{key}"].shown(run)[0] == "≥" for run in (0, 1)] == [False, True]
+    assert not compared["grid.maximum_demand.intervals.60min.max_mw"].shown(1).startswith("≥")
 
 
 @pytest.mark.parametrize(
