@@ -6,6 +6,7 @@ Sizes that no run could hold are named: a slip of the keyboard is not left to ru
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
+from diploee.facility import STAGES
 from diploee.files import reason
 from diploee.files.places import find_shipped, shipped_folder
 from diploee.plain_data import KeyPath, checked
@@ -61,13 +63,20 @@ def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
 
 def get_value(data: Any, key: str) -> Any:
     """Return the value of a dotted key in plain data, None where there is none."""
+    return _found(data, key)[1]
+
+
+def _found(data: Any, key: str) -> tuple[str, Any]:
+    """Return a dotted key with the numbers of items that it gives by kind, and its value."""
+    parts = []
     for part in key.split("."):
         name = _name(data, part)
+        parts.append(part if name is None else str(name))
         if isinstance(data, dict):
             data = data.get(name)
         else:
             data = data[name] if isinstance(data, list) and name is not None else None
-    return data
+    return ".".join(parts), data
 
 
 def with_value(
@@ -92,8 +101,10 @@ def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
         if name is None:
             have = f"0 to {len(data) - 1}" if data else "it is empty"
             raise InputError(f"'{parts[depth]}' is no item of the list ({have})")
-        changed = [*data]
-        changed[name] = _changed(data[name], parts, depth + 1, value)
+        changed, item = [*data], data[name]
+        if isinstance(item, str) and depth + 1 < len(parts):
+            item = {"kind": item}  # as given by its name alone
+        changed[name] = _changed(item, parts, depth + 1, value)
         return changed
     if data is not None and not isinstance(data, dict):
         raise InputError(f"'{'.'.join(parts[:depth])}' is a single value, not a group of keys")
@@ -102,11 +113,31 @@ def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
 
 
 def _name(data: Any, part: str) -> Any:
-    """Return a part of a key as the data has it: keys may be numbers, such as node counts."""
+    """Return a part of a key as the data has it: keys may be numbers, such as node counts.
+
+    An item of a list goes by its number or, where it is alone in that, by its kind.
+    """
     if isinstance(data, list):
-        return next((index for index in range(len(data)) if str(index) == part), None)
+        of_kind = [index for index, item in enumerate(data) if _kind(item) == part]
+        numbered = next((index for index in range(len(data)) if str(index) == part), None)
+        return of_kind[0] if len(of_kind) == 1 else numbered
     known = data if isinstance(data, dict) else ()
     return next((name for name in known if str(name) == part), part)
+
+
+def _kind(item: Any) -> Any:
+    return item.get("kind") if isinstance(item, dict) else item
+
+
+def _check_stage(key: str, before: Any, value: Any) -> None:
+    """Refuse that a stage is replaced by one that belongs elsewhere on the way to the meter."""
+    own, new = (STAGES.by_name.get(str(_kind(item))) for item in (before, value))
+    if re.fullmatch(r"facility\.stages\.\w+", key) and own and new and own.place != new.place:
+        own_kind, kind = _kind(before), _kind(value)
+        raise ScenarioError(
+            f"--set {key}: would replace '{own_kind}' by '{kind}', another part of the chain; give "
+            f"--set facility.stages.{kind}.KEY=VALUE for a key of that, or all of facility.stages"
+        )
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -237,8 +268,10 @@ def with_overrides(
     for override in overrides:
         try:
             key, value = _parse_override(override)
-            called[key] = f"--set {key}"
-            data = with_value(data, key, value, partial(str, called[key]))
+            place, before = _found(data, key)
+            _check_stage(key, before, value)
+            called[place] = f"--set {key}"
+            data = with_value(data, key, value, partial(str, called[place]))
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:

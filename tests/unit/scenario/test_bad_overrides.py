@@ -35,6 +35,33 @@ def test_bad_override_is_named(scenario_file: Path, override: str, words: str) -
     assert all(problem.startswith("--set ") for problem in caught.value.problems)
 
 
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        (
+            "facility.stages.4={kind: point_of_interconnection}",
+            "would replace 'transformers' by 'po",
+        ),
+        ("facility.stages.pdu=dlc_tower", "--set facility.stages.dlc_tower.KEY=VALUE for a key of"),
+        ("facility.stages.ups.mode=x", "--set facility.stages.ups.mode: must be 'double_conv"),
+        ("facility.stages.battery.power_mw=1", "'battery' is no item of the list (0 to 5)"),
+    ],
+)
+def test_a_stage_is_not_replaced_by_another_part_of_the_chain(override: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario("colocation_10mw_poi", [override])
+    assert any(words in problem for problem in caught.value.problems)
+
+
+def test_keys_of_a_stage_are_set_by_its_kind_and_others_of_its_place_take_its_own() -> None:
+    wanted = ["facility.stages.point_of_interconnection.contract_mw=9.8", "facility.stages.2=wse"]
+    before = load_scenario("colocation_10mw_poi").facility.stages
+    after = load_scenario("colocation_10mw_poi", wanted).facility.stages
+    assert after[5] == before[5].model_copy(update={"contract_mw": 9.8})
+    assert after[2].kind == "wse"
+    assert [after[k] for k in (0, 1, 3, 4)] == [before[k] for k in (0, 1, 3, 4)]
+
+
 def test_all_bad_overrides_are_reported_at_once(scenario_file: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         load_scenario(scenario_file, ["seed", "name.x=1", "seed=4", "=2"])
