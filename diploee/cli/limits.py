@@ -11,6 +11,7 @@ import typer
 from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
 from diploee.metrics.limits import LimitReport, Limits, load_limits, shipped_limits
+from diploee.metrics.limits.check import FINER, LONGER
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import open_run
 from diploee.reports.sweep_charts import share_line, sweep_verdicts
@@ -56,11 +57,22 @@ def limits_command(
     report = open_run(run_dir).limits(loaded)
     lines = [*report.head(), *report.lines()]
     if report.verdict == "inconclusive":
-        lines.append(
-            f"next: diploee run SITE --limits {limits}, of a whole year, at the step that it needs"
-        )
+        lines.append(f"next: {_next(report, limits)}")
     print_result(report.as_dict(), lines, as_json=as_json)
     _end([report], fail)
+
+
+def _next(report: LimitReport, limits: str) -> str:
+    """Return what settles the limits that are inconclusive."""
+    why = [reason for *_, reason in report.unchecked]
+    why += [result.note for result in report.results if result.verdict == "inconclusive"]
+    is_finer, is_longer = (any(words in text for text in why) for words in (FINER, LONGER))
+    steps = []
+    if any(FINER not in text and LONGER not in text for text in why):
+        steps.append("change what the reasons above name")
+    year = ", of a whole year" if is_longer or report.is_part else ""
+    step = ", at the step that it needs" if is_finer else ""
+    return ", then ".join([*steps, f"diploee run SITE --limits {limits}{year}{step}"])
 
 
 def battery_command(

@@ -255,6 +255,27 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     assert call("limits", path, year, "--fail").code == 0
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ("peaks: [{max_mw: 100}]", "diploee run SITE --limits L, of a whole year"),
+        (
+            "swings: [{window: 1 s, max_mw: 1.0e-5}]",
+            "diploee run SITE --limits L, of a whole year, at the step that it needs",
+        ),
+        (
+            "voltage_changes: [{max_percent: 3}]",
+            "change what the reasons above name, then diploee run SITE --limits L, of a whole year",
+        ),
+    ],
+)
+def test_command_names_the_next_step_by_what_is_missing(run_folder, tmp_path, limits, words):
+    path = tmp_path / "limits.yaml"
+    path.write_text(f"{limits}\n", "utf-8")
+    last = call("limits", path, run_folder).out.splitlines()[-1]
+    assert last == f"next: {words}".replace("SITE --limits L", f"SITE --limits {path}")
+
+
 def test_command_prints_json(run_folder, tmp_path):
     path = tmp_path / "limits.yaml"
     path.write_text("daily_energy_mwh: 0.001\n", encoding="utf-8")
