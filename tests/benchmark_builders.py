@@ -132,6 +132,7 @@ def write_openg2g(folder: Path, spec: InferenceModelSpec | None = None) -> Path:
     for fit in fits.values():
         fit.pop("r2", None)
     write_json(folder / "logistic_fit.json", {"schema": "logistic_v1"} | fits)
-    fields = spec.model_dump(mode="json") | {"precision": "bfloat16", "expert_parallel": 1}
+    fields = {"precision": "bfloat16", "expert_parallel": 1}
+    fields |= {key: v for key, v in spec.model_dump(mode="json").items() if v is not None}
     write_json(folder / "_manifest.json", {"schema_version": 3, "spec": fields})
     return folder

@@ -32,7 +32,7 @@ def main() -> None:
 
 def command_line() -> None:
     """Run the command line; errors of the user become one line each, without a traceback."""
-    from diploee.cli.app import application, with_new_names
+    from diploee.cli.app import application
     from diploee.errors import DiploeeError, InputError
     from diploee.files import reason
     from diploee.progress import stop_with
@@ -43,7 +43,7 @@ def command_line() -> None:
     try:
         _check_text(sys.argv[1:])
         completed = _words_to_complete()
-        words = completed or with_new_names(sys.argv[1:])
+        words = completed or sys.argv[1:]
         called = next((word for word in words if not word.startswith("-")), "")
         command = application(called, alone=not completed)  # `fit` is completed to `fit-requests`
         command() if completed else command(words)

@@ -53,21 +53,6 @@ GROUPS = {
     "profiles": "List, show, import, record, check and compare power profiles of jobs.",
 }
 """Commands that have commands of their own, and what their help opens with."""
-RENAMED = {
-    ("zeus",): "recurring",
-    ("benchmark", "fit"): "fit-models",
-    ("benchmark", "training-trace"): "training-trace",
-}
-"""Old names of commands, which work for one more release."""
-
-
-def with_new_names(words: list[str]) -> list[str]:
-    """Return a command line with the name of today, and say so where it has an old one."""
-    for old, new in RENAMED.items():
-        if tuple(words[: len(old)]) == old:
-            typer.echo(f"note: 'diploee {' '.join(old)}' is now 'diploee {new}'", err=True)
-            return [new, *words[len(old) :]]
-    return words
 
 
 def application(called: str | None = None, *, alone: bool = False) -> typer.Typer:

@@ -38,7 +38,7 @@ EXAMPLES = {
     "fit-models": "diploee fit-models specs.yaml --from leaderboard.json",
     "training-trace": "diploee training-trace --nodes 16 --out my_profiles",
     "serving-trace": "diploee serving-trace requests.csv --set parameters_b=8 --out my_profiles",
-    "recurring": "diploee recurring --recurrences 50 --out recurrences.parquet",
+    "recurring": "diploee recurring --recurrences 50",
     "profiles": "diploee profiles list",
     "profiles list": "diploee profiles list --profiles my_profiles --profiles reference",
     "profiles show": "diploee profiles show llama2_70b_lora-16n-1 --out llama2.png",

@@ -12,9 +12,8 @@ import typer
 from pydantic import Field
 
 from diploee.cli.display import show_table
-from diploee.cli.options import Force, Json, options, place_option, print_result
+from diploee.cli.options import Json, options, print_result
 from diploee.errors import InputError, WorkloadError, one_of, shown
-from diploee.files import check_file
 from diploee.model import MAX_SEED, Model
 from diploee.neighbours.zeus import (
     Savings,
@@ -28,7 +27,6 @@ from diploee.neighbours.zeus import (
     simulate_groups,
     simulate_sequence,
     summarize,
-    write_recurrences,
 )
 from diploee.neighbours.zeus.simulator import (
     MAX_RECURRENCES,
@@ -102,8 +100,6 @@ def zeus_command(
         Path | None,
         typer.Option(help="Alibaba group trace, CSV; its starts instead of --recurrences."),
     ] = None,
-    out: Annotated[Path | None, place_option("Parquet file, one row per run.")] = None,
-    force: Force = False,
     savings: Annotated[
         bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
     ] = False,
@@ -118,12 +114,6 @@ def zeus_command(
         raise InputError("--groups and --recurrences: expected one of them")
     if power_limit is not None and power_limit_optimizer is not None:
         raise InputError("--power-limit and --power-limit-optimizer: expected one of them")
-    if savings and out is not None:
-        raise InputError("--out: --savings does not simulate, expected one of them")
-    if out is not None and out.suffix.lower() != ".parquet":
-        raise InputError(f"--out is {out}, which is written as Parquet; name it *.parquet")
-    if out is not None:
-        check_file(out, force, inputs=(train_csv, power_csv, groups))
     spec = _spec(optimizer, power_limit_optimizer or power_limit, eta, beta)
     traces = _traces(train_csv, power_csv, gpu)
     try:
@@ -136,8 +126,6 @@ def zeus_command(
         raise WorkloadError(f"{', '.join(named)}: {error}" if named else str(error)) from error
     found = {one.name: (best_savings(one, 1.0), best_savings(one, eta)) for one in chosen}
     result = None if savings else _simulated(traces, chosen, spec, groups, simulation)
-    if out is not None and result is not None:
-        write_recurrences(out, result, force)
     summaries = None if result is None else summarize(chosen, result, eta)
     left_out = _left_out(traces, chosen, result)
     if as_json:
@@ -160,8 +148,6 @@ def zeus_command(
         _show_summaries(spec, summaries)
     for cause, n in left_out.items():
         typer.echo(f"  {n:,} {cause}")
-    if out is not None and result is not None:
-        typer.echo(f"{len(result):,} runs in {out}")
 
 
 def _spec(optimizer: str, limit: str | float | None, eta: float, beta: float) -> ZeusSpec:

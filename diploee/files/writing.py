@@ -75,15 +75,13 @@ class Item:
     """A file or folder being written at `path`; `place` is where it appears, as the user calls it.
 
     `check` raises an error if a place may not be replaced. `other_place` returns another if this
-    one was taken in the meantime, `unless` whether what is there by now makes this one needless.
-    `option` names the place in errors.
+    one was taken in the meantime. `option` names the place in errors.
     """
 
     path: Path
     place: Path
     check: Callable[..., None]
     other_place: Callable[[], Path] | None = None
-    unless: Callable[[], bool] | None = None
     option: str = "--out"
 
     @property
@@ -150,15 +148,14 @@ class Writing:
 
     def _put(self) -> None:
         with turn(*(item.target.parent for item in self._items)):
-            items = [item for item in self._items if item.unless is None or not item.unless()]
-            for item in items:
+            for item in self._items:
                 if item.other_place is not None and os.path.lexists(item.place):
                     item.place = item.other_place()
                 item.check(item.place, clean=False)
             try:
-                if items:
+                if self._items:
                     first = next(iter(self._stagings.values()))
-                    first.put([Move(item.path, item.target) for item in items])
+                    first.put([Move(item.path, item.target) for item in self._items])
             except FileExistsError as error:
                 raise OutputExistsError(
                     f"{error.filename2 or error.filename}: was taken in the "

@@ -19,7 +19,7 @@ from samples import WATTAMETER
 
 from diploee import open_run
 from diploee.cli.app import COMMANDS as PANELS
-from diploee.cli.app import RENAMED, application
+from diploee.cli.app import application
 from diploee.cli.helped import EXAMPLES
 from diploee.scenario import Scenario, shipped_scenarios
 
@@ -101,20 +101,10 @@ def test_help_of_every_command_fits_a_terminal(
     assert EXAMPLES[" ".join(command)] in " ".join(ended.out.split())
 
 
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_old_name_of_a_command_does_what_the_new_one_does_with_a_note(
-    old: tuple[str, ...], new: str
-) -> None:
-    ended, today = call(*old, "--help"), call(new, "--help")
-    assert (ended.out, today.err) == (today.out, "")
-    assert ended.err == f"note: 'diploee {' '.join(old)}' is now 'diploee {new}'\n"
-
-
-def test_help_shows_the_panels_in_turn_and_no_old_name() -> None:
+def test_help_shows_the_panels_in_turn() -> None:
     text = call("--help").out
     places = [text.index(f"─ {panel} ─") for panel in PANELS]
     assert places == sorted(places)
-    assert not re.search(rf"│ ({'|'.join(' '.join(old) for old in RENAMED)}) ", text)
 
 
 @pytest.mark.slow

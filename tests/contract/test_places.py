@@ -82,7 +82,6 @@ SERVED = "serving-trace {site}/azure.csv --out {root}/lib" + "".join(
         "input_tokens": 99, "prefill_tokens_per_s": 9_000, "time_per_token_s": 0.02,
     }.items()
 )  # fmt: skip
-ZEUS = "recurring --recurrences 2 --seeds 1 --out {root}/recurrences.parquet"
 CACHED = "fit-models {site}/specs.yaml --from {site}/board.json --data-dir {root}/specs"
 LEARNT = "fit {site}/log.csv --workload tune --profiles {site}/library"
 FRAGMENT = "--out {root}/stream.yaml"
@@ -113,7 +112,6 @@ COMMANDS = {
     "training-trace": Command(TRACE, "--gpus-per-node 2"),
     "serving-trace": Command(SERVED, "--nodes 2"),
     "fit-models": Command(CACHED, force=False, refuses=False),
-    "recurring": Command(ZEUS, "--eta 1", slow=True),
     "report": Command(REPORT, refuses=False, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
     "datasheet": Command("datasheet {site}/run -q --out {root}/sheet.html", refuses=False),

@@ -1,22 +1,17 @@
 """Data compiled for specs, and their cache: `InferenceData`, `LogisticModelStore`.
 
 The one are power traces and latency mixtures, the other logistic fits of power, latency and
-throughput. A folder ``<data>/<hash of what it is made from>/<kind>/`` has a few files and the
-manifest `_manifest.json` with their hashes, which whoever reads compares. It appears whole or not
-at all: of several callers that compile the same at once the first wins, and the others discard
-theirs.
+throughput. A folder ``<data>/<hash of what it is made from>/<kind>/`` has a few files and
+`_manifest.json`, and appears whole or not at all.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
@@ -25,7 +20,7 @@ from pydantic import Field
 
 from diploee import __version__
 from diploee.errors import Brief, InputError, one_of
-from diploee.files import FolderKind, check_is_file, remove_leftovers, writing
+from diploee.files import FolderKind, remove_leftovers, writing
 from diploee.model import Model
 from diploee.neighbours.openg2g.itl_mixture import MAX_SAMPLES, MIN_SAMPLES, ITLMixtureModel
 from diploee.neighbours.openg2g.logistic import LogisticModel
@@ -50,13 +45,12 @@ from diploee.neighbours.openg2g.sources.openg2g import (
     OpenG2GSource,
     fits_of,
     format_columns,
-    manifest_of,
     mixtures_of,
     openg2g_folder,
     traces_of,
 )
 from diploee.neighbours.openg2g.spec import InferenceModelSpec, StepS, content_hash
-from diploee.plain_data import SHA256, Record, checked, read_json
+from diploee.plain_data import Record, checked, read_json
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.meters import reach
 from diploee.profiles.resample import round_keeping_energy
@@ -76,10 +70,6 @@ _MEASURED = {
 
 
 class _Manifest(Record):
-    files: dict[
-        Annotated[str, Field(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$")],
-        Annotated[str, Field(pattern=SHA256)],
-    ]
     details: dict[str, Any]
 
 
@@ -135,11 +125,6 @@ class CompiledData(Brief, ABC, Generic[M]):
         cls, specs: Sequence[InferenceModelSpec], source: BenchmarkSource, params: Any = None
     ) -> Self:
         """Compile the data of specs, whose labels differ, from where they were measured."""
-        if not callable(getattr(source, "read", None)):
-            raise InputError(
-                f"source is of type {type(source).__name__}, expected one of measurements such as "
-                "ResultsSource(...)"
-            )
         params = params or cls.default_params
         models = {}
         for spec in (_with_batch_sizes(spec, source) for spec in specs):
@@ -157,30 +142,21 @@ class CompiledData(Brief, ABC, Generic[M]):
         return cls(models, params)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of what it is made from>/<kind>/``.
-
-        One that another was quicker to write stays; a damaged one is replaced.
-        """
+        """Write every model to ``<data_dir>/<hash of what it is made from>/<kind>/``."""
+        kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *self.names))
         for model in self.models.values():
-            self._save(Path(data_dir), model)
-
-    def _save(self, data_dir: Path, model: M) -> None:
-        spec, files = model.spec, self._files(model)
-        sha256 = str(model.details.get("source_sha256", ""))
-        manifest = {
-            "made_from": self._made_from(spec, self.params),
-            "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-            "details": model.details,
-            "diploee_version": __version__,
-        }
-        text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
-        kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *map(escape, files)))
-        with writing(force=True) as new:
-            item = new.folder(self._place(data_dir, spec, self.params), kind, option="--data-dir")
-            found = partial(self._find, data_dir, spec, self.params, sha256)
-            item.unless = lambda: not isinstance(found(), str)
-            for name, content in {**files, MANIFEST: f"{text}\n".encode()}.items():
-                (item.path / name).write_bytes(content)
+            manifest = {
+                "made_from": self._made_from(model.spec, self.params),
+                "details": model.details,
+                "diploee_version": __version__,
+            }
+            text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
+            files = {**self._files(model), MANIFEST: f"{text}\n".encode()}
+            with writing(force=True) as new:
+                place = self._place(data_dir, model.spec, self.params)
+                folder = new.folder(place, kind, option="--data-dir").path
+                for name, content in files.items():
+                    (folder / name).write_bytes(content)
 
     @classmethod
     def load(
@@ -258,18 +234,11 @@ class CompiledData(Brief, ABC, Generic[M]):
         if not place.exists():
             return "is not there for these parameters"
         try:
-            manifest = read_json(place / MANIFEST, _Manifest)
-            if sha256 not in (None, manifest.details.get("source_sha256")):
+            details = read_json(place / MANIFEST, _Manifest).details
+            if sha256 not in (None, details.get("source_sha256")):
                 return "was made from other source data"
-            files = {}
-            for name in cls.names:
-                if name not in manifest.files:
-                    raise InputError(f"{MANIFEST} lists no {name}")
-                check_is_file(place / name)
-                files[name] = place / name, read_bytes(place / name)
-                if hashlib.sha256(files[name][1]).hexdigest() != manifest.files[name]:
-                    raise InputError(f"{name} was changed")
-            return cls._parse(spec, params, files, manifest.details)
+            files = {name: (place / name, read_bytes(place / name)) for name in cls.names}
+            return cls._parse(spec, params, files, details)
         except InputError as error:
             return f"is damaged ({error})"
 
@@ -458,41 +427,6 @@ class InferenceData(CompiledData[ModelData]):
 
     def __getitem__(self, model_label: str) -> ModelData:
         return self.models[model_label]
-
-    def write_openg2g(
-        self, data_dir: Path | str, fits: LogisticModelStore, *, force: bool = False
-    ) -> tuple[Path, ...]:
-        """Write every model as a spec folder that OpenG2G loads, ``<data_dir>/<its hash>/``.
-
-        Parameters
-        ----------
-        data_dir : path
-            OpenG2G's ``data/specs``.
-        fits : LogisticModelStore
-            The logistic fits of the same models.
-        force : bool
-            Replace folders that are there.
-        """
-        lacking = sorted(set(self.models) - set(fits.models))
-        if lacking:
-            raise InputError(f"no logistic fits of {one_of(lacking)}; fit the same specs")
-        kind = FolderKind(
-            "a spec folder", MANIFEST, (), lambda _: (TRACE_FILE, ITL_FILE, FIT_FILE, MANIFEST)
-        )
-        files = {
-            openg2g_folder(data_dir, model.spec): {
-                **self._files(model),
-                **fits._files(fits.models[label]),
-                MANIFEST: manifest_of(model.spec),
-            }
-            for label, model in self.models.items()
-        }
-        with writing(force=force) as new:
-            for place, of_place in files.items():
-                item = new.folder(place, kind)
-                for name, content in of_place.items():
-                    (item.path / name).write_bytes(content)
-        return tuple(files)
 
     @classmethod
     def _compile(

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from diploee.neighbours.zeus.simulator import simulate_groups as simulate_groups
     from diploee.neighbours.zeus.simulator import simulate_sequence as simulate_sequence
     from diploee.neighbours.zeus.simulator import summarize as summarize
-    from diploee.neighbours.zeus.simulator import write_recurrences as write_recurrences
     from diploee.neighbours.zeus.traces import TrainingTraces as TrainingTraces
     from diploee.neighbours.zeus.traces import chosen_workloads as chosen_workloads
     from diploee.neighbours.zeus.traces import read_groups as read_groups

@@ -10,21 +10,16 @@ and the trace-driven simulator of its authors).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from diploee.errors import WorkloadError
-from diploee.files import whole_file
 from diploee.model import Kind
 from diploee.neighbours.zeus.optimizers import Setting
 from diploee.neighbours.zeus.traces import submissions_of
@@ -70,8 +65,6 @@ COLUMNS = {
 }
 """Of a frame of runs: times, energies and costs are scaled by the runtime ratio."""
 
-SCHEMA_VERSION = 2
-_METADATA = b"diploee.neighbours.zeus"
 SETTLED_FROM = 30
 """Recurrences of a recurring job after which its costs are compared with the oracle's."""
 
@@ -494,32 +487,6 @@ def _histories(
     table = table.rename(columns={"workload_id": "workload", "group_id": "group"})
     table.attrs.update(settings_of(spec), gpu=workloads[0].gpu, **counts)
     return table
-
-
-def write_recurrences(place: Path | str, recurrences: pd.DataFrame, force: bool = False) -> None:
-    """Write recurrences as Parquet, their `attrs` in the metadata.
-
-    Parameters
-    ----------
-    place : pathlib.Path or str
-        The file.
-    recurrences : pandas.DataFrame
-        As `simulate_sequence` and `simulate_groups` return them.
-    force : bool
-        Replace a file that stands there.
-
-    Raises
-    ------
-    InputError
-        If the place is taken.
-    OutputError
-        If it can't be written; nothing is left then.
-    """
-    content = {"schema_version": SCHEMA_VERSION, "settings": recurrences.attrs}
-    table = pa.Table.from_pandas(recurrences, preserve_index=False)
-    table = table.replace_schema_metadata({_METADATA: json.dumps(content)})
-    with whole_file(place, force) as partial:
-        pq.write_table(table, partial, compression="zstd")
 
 
 @dataclass(frozen=True)

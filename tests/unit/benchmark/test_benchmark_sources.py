@@ -44,6 +44,7 @@ from diploee.neighbours.openg2g.sources import (
     ResultsSource,
 )
 from diploee.neighbours.openg2g.sources.ml_energy import spread_chunks
+from diploee.neighbours.openg2g.sources.openg2g import openg2g_folder
 
 SAMPLE = PUBLISHED / ML_ENERGY
 GONE = object()
@@ -415,41 +416,17 @@ def test_the_snippets_of_openg2gs_data_pipeline_run_word_for_word(package, tmp_p
         np.testing.assert_array_equal(names["inference_data"]["Tiny"].power_w[size], power_w)
 
 
-@pytest.mark.slow
-def test_folders_that_are_written_for_openg2g_are_found_by_its_hash_and_read_back(
-    package, tmp_path
-):
+def test_folder_of_openg2g_is_found_by_its_hash_and_read_without_a_source(tmp_path):
     spec = tiny_spec(batch_sizes=(64, 8), feasible_batch_sizes=(64,), precision="fp8")
-    source = ResultsSource(write_results(tmp_path / "raw", sizes=(8, 64)))
-    data = InferenceData.generate([spec], source)
-    fits = LogisticModelStore.generate([spec], source)
-    (folder,) = data.write_openg2g(tmp_path / "specs", fits)
+    folder = openg2g_folder(tmp_path, spec)
     # The digest of OpenG2G 0.2.0's own InferenceModelSpec(...).cache_hash() of the same fields.
     assert folder.name == "63538b9675a073a2"
-    assert OpenG2GSource(folder).specs() == (
-        spec.model_copy(update={"tensor_parallel": 1, "expert_parallel": 1}),
-    )
-    with pytest.raises(InputError, match="exists"):
-        data.write_openg2g(tmp_path / "specs", fits)
-    data.write_openg2g(tmp_path / "specs", fits, force=True)
-    again = InferenceData.ensure(tmp_path / "specs", [spec])  # no source: OpenG2G's folder
-    assert again["Tiny"].details["source"] == f"OpenG2G spec {folder.name}"
-    for size, power_w in data["Tiny"].power_w.items():
-        ours = again["Tiny"].power_w[size]
-        assert ours.mean() == pytest.approx(power_w.mean(), rel=0.01)
-        assert again["Tiny"].itl[size].mean_s == pytest.approx(data["Tiny"].itl[size].mean_s)
-    found = LogisticModelStore.ensure(tmp_path / "specs", [spec])["Tiny"]
-    assert found.power.span == pytest.approx(fits["Tiny"].power.span)
-    lacking = tiny_spec(batch_sizes=(8, 64), itl_deadline_s=None)
-    data = InferenceData.generate([lacking], source)
-    with pytest.raises(InputError, match="no itl_deadline_s, which a spec of OpenG2G must have"):
-        data.write_openg2g(tmp_path / "more", LogisticModelStore.generate([lacking], source))
-    other = LogisticModelStore.generate(
-        [tiny_spec(model_label="B")],
-        LeaderboardSource(write_json(tmp_path / "org__Tiny-8B__gpqa.json", leaderboard_data())),
-    )
-    with pytest.raises(InputError, match=r"no logistic fits of '?Tiny'?; fit the same specs"):
-        data.write_openg2g(tmp_path / "more", other)
+    write_openg2g(folder, spec)
+    for found in (
+        InferenceData.ensure(tmp_path, [spec]),
+        LogisticModelStore.ensure(tmp_path, [spec]),
+    ):
+        assert found.models["Tiny"].details["source"] == "OpenG2G spec 63538b9675a073a2"
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):

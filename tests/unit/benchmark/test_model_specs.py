@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from benchmark_builders import tiny_spec
 
-from diploee.errors import InputError, ScenarioError
+from diploee.errors import ScenarioError
 from diploee.neighbours.openg2g import (
-    InferenceData,
-    LogisticModelStore,
     load_specs,
 )
 
@@ -109,10 +107,3 @@ def test_another_file_is_one_clear_line(tmp_path, content, text):
     (problem,) = error.value.problems
     assert text in problem
     assert problem.startswith(str(path))
-
-
-@pytest.mark.parametrize("kind", [LogisticModelStore, InferenceData])
-@pytest.mark.parametrize("source", [None, "results.json"])
-def test_what_is_no_source_is_refused(kind, source):
-    with pytest.raises(InputError, match="expected one of measurements such as ResultsSource"):
-        kind.generate([tiny_spec()], source)

@@ -1,11 +1,10 @@
-"""`diploee recurring`: its tables, its JSON, its files, and one line for bad input."""
+"""`diploee recurring`: its tables, its JSON, and one line for bad input."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -92,21 +91,6 @@ def test_json_tells_the_same(files: tuple[Path, Path]) -> None:
     assert content["simulated"][0]["power_limit_w"] == 100
 
 
-def test_file_holds_every_recurrence_and_is_not_replaced_without_force(tmp_path: Path) -> None:
-    out = tmp_path / "r.parquet"
-    arguments = ("--seeds", 2, "--recurrences", 5, "--out", out, "--seed", 7)
-    text = printed(*arguments)
-    assert "runs in" in text
-    table = pd.read_parquet(out)
-    assert (table["attempt"] == 0).sum() == 3 * 2 * 5
-    assert set(table["seed"]) == {7, 8}
-    before = out.read_bytes()
-    assert "exists already" in refused(*arguments)
-    assert out.read_bytes() == before
-    printed(*arguments, "--force")
-    assert out.read_bytes() == before
-
-
 def test_without_files_the_shipped_synthetic_traces_are_used() -> None:
     built_in = json.loads(printed("--seeds", 2, "--json"))
     assert built_in["gpu"] == "synthetic"
@@ -142,9 +126,7 @@ def test_groups_replace_the_recurrences() -> None:
         (("--seeds", -1), "--seeds: must be a whole number of 1 or more and at most 20,000,000"),
         (("--seed", -1), "--seed: must be a whole number of 0 or more and at most 9,223,372,036,8"),
         (("--power-limit", 100, "--power-limit-optimizer", "max"), "expected one of them"),
-        (("--savings", "--out", "x"), "--out: --savings does not simulate"),
         (("--groups", "g.csv", "--recurrences", 40), "--groups and --recurrences: expected one"),
-        (("--out", "zd.csv"), "--out is zd.csv, which is written as Parquet; name it *.parquet"),
         (("--optimizer", "grid"), "--optimizer: unknown batch size optimizer 'grid'"),
     ],
 )

@@ -1,13 +1,11 @@
 """The simulator: its rules by hand, and that Zeus converges, on the sample and without it."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from samples import PUBLISHED, ZEUS
 from zeus_builders import GROUP_HEADER, always, hand_workload, rules, simulate, workload, write
@@ -24,7 +22,6 @@ from diploee.neighbours.zeus import (
     simulate_groups,
     simulate_sequence,
     summarize,
-    write_recurrences,
 )
 from diploee.neighbours.zeus.simulator import Epoch, EpochTable, run_once
 from diploee.neighbours.zeus.workload import default_pair, oracle_pair
@@ -401,15 +398,3 @@ def test_zeus_converges_with_overlapping_recurrences_too() -> None:
     assert late.cost_j.sum() < 1.05 * (late.cost_j - late.regret_j).sum()
     energy_j = [each.groupby("workload", observed=True).energy_j.sum() for each in (zeus, default)]
     assert (energy_j[0] < energy_j[1]).all()
-
-
-def test_file_holds_the_frame_and_its_settings_and_has_the_same_bytes_again(tmp_path: Path) -> None:
-    runs = simulate_sequence(chosen_workloads(read_traces()), rules(), 12, range(2))
-    for name in "ab":
-        write_recurrences(tmp_path / "deep" / name, runs)
-    first, second = (tmp_path / "deep" / name for name in "ab")
-    assert first.read_bytes() == second.read_bytes()
-    pd.testing.assert_frame_equal(pd.read_parquet(first), runs, check_categorical=False)
-    head = json.loads(pq.read_schema(first).metadata[b"diploee.neighbours.zeus"])
-    assert head["settings"] == runs.attrs
-    assert runs.attrs["power_limit_optimizer"] == "jit"

@@ -55,7 +55,6 @@ FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
 """Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources here give
 the median."""
 
-SCHEMA_VERSION = 3
 DEFAULTS = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
 """OpenG2G's defaults for fields that a spec leaves out."""
 
@@ -68,17 +67,6 @@ _HASHED = (
 def openg2g_folder(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
     """Return the folder in which OpenG2G keeps the data of a spec."""
     return Path(data_dir) / _hash(spec)
-
-
-def manifest_of(spec: InferenceModelSpec) -> bytes:
-    """Return OpenG2G's manifest of a spec's folder."""
-    if spec.itl_deadline_s is None:
-        raise InputError(
-            f"'{spec.model_label}' has no itl_deadline_s, which a spec of OpenG2G must have; add it"
-        )
-    fields = _fields(spec) | {"feasible_batch_sizes": list(spec.feasible)}
-    manifest = {"schema_version": SCHEMA_VERSION, "spec_hash": _hash(spec), "spec": fields}
-    return f"{json.dumps(manifest, indent=2, sort_keys=True)}\n".encode()
 
 
 def _fields(spec: InferenceModelSpec) -> dict[str, Any]:
