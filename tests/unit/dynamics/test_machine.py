@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diploee.dynamics.events import EVENTS
-from diploee.dynamics.machine import Response, Voltage, respond
+from diploee.dynamics.machine import Machine, Response, Voltage, respond
 from diploee.scenario.ride_through import RideThrough, shortest_dip_s
 
 PERC1 = RideThrough(preset="perc1")
@@ -365,6 +365,30 @@ def test_stepped_and_exact_answers_agree_on_random_settings():
 @pytest.mark.slow
 def test_stepped_and_exact_answers_agree_on_2000_random_settings():
     check_against_steps(range(2000))
+
+
+def test_steps_of_any_length_give_the_answer_to_the_whole_series():
+    def moves(found: Response) -> list[tuple]:
+        times = [(c.time_s, c.what, c.cause, c.after) for c in found.changes]
+        return [*((round(t, 8), *of, round(on, 8)) for t, *of, on in times),
+                *(round(t, 8) for t in found.ramps)]  # fmt: skip
+
+    n_moves = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        chosen, voltage = random_case(rng)
+        if seed % 4 == 0:
+            chosen = chosen.model_copy(update={"filter_s": 0.0})
+        machine = Machine(chosen, 1.0, voltage.time_s[0], voltage.pu[0])
+        for start, end, pu in voltage.pieces():
+            end = min(end, start + 30)
+            for at in np.sort(rng.uniform(start, end, rng.integers(0, 40))):
+                machine.hold(float(at), pu)
+            machine.hold(end, pu)
+        assert moves(machine.found) == moves(respond(chosen, voltage))
+        n_moves += len(machine.found.changes)
+        assert machine.fraction == pytest.approx(machine.found.points[-1][1], abs=1e-12)
+    assert n_moves > 60
 
 
 def test_a_stage_whose_level_is_not_reached_never_trips():
