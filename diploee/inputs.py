@@ -100,8 +100,8 @@ class InputReader:
             traces=traces,
             curves=_of(scenario.request_streams, "load_curves", traces, folder),
             batches=_of(batched, "load_batches", folder),
-            weather=self._weather(scenario, scenario.clock),
-            weather_year=self._weather(scenario, whole_year(facility.zone)),
+            weather=self.weather(scenario, scenario.clock),
+            weather_year=self.weather(scenario, whole_year(facility.zone)),
             signals=self._signals(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
             replicas=_of(scenario.replica_streams, "load_replica_data", folder),
@@ -150,7 +150,8 @@ class InputReader:
         except LogFormatError:  # may have too many such steps, or is wrong in any step
             return read(LONGEST_STEP_MS)
 
-    def _weather(self, scenario: Scenario, clock: RunClock) -> Weather | None:
+    def weather(self, scenario: Scenario, clock: RunClock) -> Weather | None:
+        """Return the weather of a scenario over a span, if it names any."""
         spec = scenario.facility.weather
         if spec is None:
             return None

@@ -24,6 +24,7 @@ from diploee.annexes import annex
 from diploee.columns import Columns, catalogue
 from diploee.facility import Block, Stage
 from diploee.facility.base import POWER, Stages, joined
+from diploee.facility.before_stores import BeforeStores, first_store
 from diploee.inputs import Inputs
 from diploee.loads.base import Load, OpenLoad, open_loads
 from diploee.loads.jobs.load import JobsLoad
@@ -131,6 +132,12 @@ class Line:
             is_measured=False,
         )
         return replace(line, undisturbed=twin)
+
+    def keeping_before_stores(self) -> Line:
+        """Return it with columns of the load before the first battery or ramp limit."""
+        stages, kept = list(self.stages), BeforeStores(self.scenario.facility.has_ac_power)
+        stages.insert(first_store(stages), kept)
+        return replace(self, stages=Stages(stages), columns=catalogue(self.columns, kept.columns))
 
     @property
     def loads(self) -> tuple[Load, ...]:

@@ -74,6 +74,7 @@ def simulate(
     force: bool = False,
     event_windows: bool = False,
     by_load: bool = False,
+    before_stores: bool = False,
     jobs_file: bool = True,
     n_threads: int | None = None,
     executor: Executor | None = None,
@@ -107,6 +108,9 @@ def simulate(
         Also keep the worst windows at 0.1 s in ``zooms/``.
     by_load : bool
         Also keep the power of each stream and service in the series.
+    before_stores : bool
+        Also keep the load before batteries and ramp limits, and write in double precision: what
+        `diploee.dynamics.Site` starts from.
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
     n_threads : int, optional
@@ -168,6 +172,8 @@ def simulate(
             line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
             if by_load:
                 line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
+            if before_stores:
+                line = line.keeping_before_stores()
             line.jobs.watch = watch
             if at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
                 text = _time_in_words(line, engine, jobs_file, len(limits), at_most_s)

@@ -69,6 +69,14 @@ def run_command(
             "--by-load", help="Also keep the power of each stream and service, for the report."
         ),
     ] = False,
+    before_stores: Annotated[
+        bool,
+        typer.Option(
+            "--before-stores",
+            help="Also keep the load before batteries and ramp limits, in double precision, for "
+            "coupling to a simulator.",
+        ),
+    ] = False,
     limits: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,6 +133,7 @@ def run_command(
             force=force,
             event_windows=event_windows,
             by_load=by_load,
+            before_stores=before_stores,
             executor=executor,
             progress=ProgressBars() if show else Progress(),
             limits=[load_limits(name) for name in limits or ()],

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from diploee.dynamics.events import Event as Event
     from diploee.dynamics.machine import Voltage as Voltage
     from diploee.dynamics.machine import respond as respond
+    from diploee.dynamics.site import Site as Site
+    from diploee.dynamics.site import SiteState as SiteState
 else:
     from diploee.fronts import front
 

@@ -72,7 +72,7 @@ class Block(Brief):
     @property
     def starts_ms(self) -> Int64Array:
         """Start of each interval [ms], shape (B,)."""
-        return self.t0_ms + np.arange(len(self), dtype=np.int64) * self.dt_ms
+        return self.t0_ms + (np.arange(len(self)) * self.dt_ms).astype(np.int64)
 
     @property
     def end_ms(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -44,6 +44,10 @@ class LoadParts(Brief):
             found("source", "store", "hold"), pools if names.issuperset(pools) else (),
         )  # fmt: skip
 
+    def without(self, names: Collection[str]) -> LoadParts:
+        """Return the parts without some columns."""
+        return LoadParts(*(tuple(n for n in part if n not in names) for part in astuple(self)))
+
     @property
     def load(self) -> tuple[str, ...]:
         """All columns that add up to the load."""
@@ -60,6 +64,15 @@ class LoadParts(Brief):
         nodes = np.maximum(summed(columns, self.pools), 1e-9)
         fed = {of: found["it"] * columns[of] / nodes for of in self.pools}
         return found | {of.partition(".")[2]: power for of, power in fed.items()}
+
+
+def by_kind(power: Mapping[str, float], drives: float) -> tuple[float, float, float]:
+    """Return what draws constant power, motors on line, and impedance; `powers` has the parts.
+
+    What the UPS feeds is electronic, and so is the share of the cooling on drives.
+    """
+    of_drives = drives * power["motors"]
+    return power["it"] + of_drives, power["motors"] - of_drives, power["rest"]
 
 
 def summed(columns: Mapping[str, Float64Array], names: tuple[str, ...]) -> Float64Array:

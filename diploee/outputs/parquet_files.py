@@ -19,6 +19,7 @@ from diploee.annexes import annex
 from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
+from diploee.facility.before_stores import BEFORE_STORES
 from diploee.loads.jobs import StreamClass
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.metrics.attribution import LOAD_COLUMNS
@@ -62,6 +63,7 @@ def declared_columns() -> Columns:
         SERVICE_COLUMNS,
         LOAD_COLUMNS,
         BASELINE_COLUMNS,
+        BEFORE_STORES,
         annex("ALL_REPLICA_COLUMNS"),
     )
 
@@ -104,6 +106,8 @@ class FacilityFile:
         self, path: Path, clock: RunClock, columns: Columns, head: Mapping[str, Any]
     ) -> None:
         self._path, self._clock, self._columns, self._head = path, clock, columns, head
+        is_double = BEFORE_STORES[0] in columns
+        self._kind: type = np.float64 if is_double else np.float32
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
         self._n_held, self._group_rows = 0, MIN_ROWS_PER_GROUP
@@ -124,7 +128,7 @@ class FacilityFile:
 
     def add(self, block: Block) -> None:
         """Append a block; power and rates are stored as float32, counts as int32, NaN as null."""
-        columns = {name: _stored(values) for name, values in block.columns.items()}
+        columns = {name: _stored(values, self._kind) for name, values in block.columns.items()}
         table = pa.table({"timestamp": timestamps(block.starts_ms, self._clock), **columns})
         if self._writer is None:
             self._writer = self._open(table, block.dt_ms)
@@ -169,12 +173,13 @@ class FacilityFile:
         )
 
 
-def _stored(values: np.ndarray[Any, Any]) -> pa.Array:
+def _stored(values: np.ndarray[Any, Any], kind: type) -> pa.Array:
     if values.dtype.kind in "iu":
         return arrow_numbers(values.astype(np.int32, copy=False))
     missing = np.isnan(values)
-    stored = values.astype(np.float32, copy=False)
-    return arrow_numbers(stored, missing=missing if missing.any() else None)
+    return arrow_numbers(
+        values.astype(kind, copy=False), missing=missing if missing.any() else None
+    )
 
 
 def write_event_windows(

@@ -20,7 +20,7 @@ from diploee.clock import moment_at
 from diploee.errors import Brief, InputError
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.outputs.export.base import ExportRequest, Written
-from diploee.outputs.load_parts import LoadParts
+from diploee.outputs.load_parts import LoadParts, by_kind
 from diploee.scenario.ride_through import RideThrough, VoltageStage, shortest_dip_s
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, S_PER_MIN, W_PER_MW
@@ -175,12 +175,13 @@ def _cmld(window: _Window) -> Written:
     """Write the composite load record, its shares from the run at the studied moment."""
     request, of = window.request, LoadParts.of(window.request.run)
     options, mw = request.options, window.parts_mw(of)
-    whole = mw["it"] + mw["motors"] + mw["rest"] - mw["network"]
+    electronic, motors, static = by_kind(mw, options.drives)
+    whole = electronic + motors + static - mw["network"]
     if not whole > 0:
         raise InputError(f"{request.run.folder}: there is no load at {window.when}; give --at")
     values = list(CMLD)
-    values[FEL] = round((mw["it"] + options.drives * mw["motors"]) / whole, 6)
-    values[FMA] = round((1 - options.drives) * mw["motors"] / whole, 6)
+    values[FEL] = round(electronic / whole, 6)
+    values[FMA] = round(motors / whole, 6)
     values[VD1], values[VD2], values[FRCEL] = options.vd1, options.vd2, options.frcel
     rows, at = [f"{options.bus_number} 'USRLOD' '{window.load_id}' {CMLD_HEAD}"], 0
     for n in CMLD_ROWS:

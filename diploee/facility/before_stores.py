@@ -1,0 +1,47 @@
+"""The load that reaches a site's first battery or ramp limit, kept for what steps the site."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, REACTIVE, Block, Values
+
+BEFORE_STORES = (
+    Column("before_stores_w", "W", "facility", "mean", "before the first battery or ramp limit",
+           "power of the load before the site's own stores"),
+    Column("before_stores_var", "var", "facility", "mean", "before the first battery or ramp limit",
+           "reactive power there, drawn positive"),
+)  # fmt: skip
+"""Columns that --before-stores keeps; the file then has double precision."""
+
+
+@dataclass(frozen=True)
+class BeforeStores:
+    """Keeps the power that passes it."""
+
+    ac: bool
+    kind: ClassVar[str] = "before_stores"
+    boundary: ClassVar[None] = None
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that it adds."""
+        return BEFORE_STORES if self.ac else BEFORE_STORES[:1]
+
+    def start(self) -> None:
+        """Return its state at the start of a run; none."""
+        return None
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:
+        """Return what arrives."""
+        arrives = (block.columns[name] for name in (POWER, REACTIVE) if name in block.columns)
+        return dict(zip((column.name for column in self.columns), arrives, strict=True)), state
+
+
+def first_store(stages: Sequence[Any]) -> int:
+    """Return the place of the first stage that stores or holds back, or behind the last one."""
+    roles = [{column.role for column in stage.columns} for stage in stages]
+    return next((k for k, of in enumerate(roles) if of & {"store", "hold"}), len(roles))
