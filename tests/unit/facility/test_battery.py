@@ -70,6 +70,18 @@ def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
     assert size.energy_mwh / 2 == pytest.approx(100**2 / (2 * 600), rel=3e-3)
 
 
+@pytest.mark.parametrize(("power_mw", "largest_mw"), [(1.3, 0.95), (2.0, 1.66)])
+def test_more_power_empties_the_same_energy_and_falls_by_more(
+    power_mw: float, largest_mw: float
+) -> None:
+    """A fall by F = 2 MW held at r = 0.25 MW/min takes P^2 / 2r; what is left falls at once."""
+    load_w = np.where(np.arange(1200) < 300, 2 * MW, 0.0)
+    store = Store(power_mw * MW, 0.0, 4 * 60 * MW, 4 * 60 * MW)
+    held = hold(load_w, 1.0, store, Hold(down_w_per_s=0.25 * MW / 60), (2 * MW, 0.0))
+    falls_w = held.supply_w[:-60] - held.supply_w[60:]
+    assert falls_w.max() / MW == pytest.approx(largest_mw, abs=0.02)
+
+
 def test_linear_programme_needs_the_same_for_a_step_but_knows_it_beforehand() -> None:
     load_w = np.where(np.arange(240) < 100, 0.0, 10 * MW)
     rate = 0.5 * MW
