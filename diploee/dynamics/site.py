@@ -48,13 +48,13 @@ class SiteState(Brief):
     """All that a site has of its past, and how it was opened; to be pickled or copied."""
 
     first: int  # row of the series at time 0
-    event_window: str | None
-    drives: float
-    nominal_hz: float
+    event_window: str | None  # whose series it is, of the whole run if None
+    drives: float  # share of the cooling on drives, 0-1
+    nominal_hz: float  # frequency of the grid [Hz]
     machines: dict[str, Machine]  # ride-through by block
     stages: tuple[Any, ...]  # states of the stages from the first store on
     speed_pu: float  # of the motors on line
-    time_s: float = 0.0
+    time_s: float = 0.0  # end of the last step [s]
 
 
 class Site:
