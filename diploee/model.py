@@ -134,11 +134,19 @@ SCALES = _Scales()
 """Marks a field, in its annotation, that grows with the size of a site: nodes, rates, ratings."""
 
 
+def default(value: Any, description: str, **limits: Any) -> Any:
+    """Declare a key by the value that it has where it is left out."""
+    return Field(default=value, description=description, **limits)
+
+
+def unset(description: str, **limits: Any) -> Any:
+    """Declare a key that may be left out, and is None then."""
+    return default(None, description, **limits)
+
+
 def optional(description: str, **limits: Any) -> Any:
     """Declare a key that later versions added: absent from dumps and hashes where not given."""
-    return Field(
-        default=None, description=description, exclude_if=lambda value: value is None, **limits
-    )
+    return unset(description, exclude_if=lambda value: value is None, **limits)
 
 
 def uncertain(
@@ -324,7 +332,7 @@ def _imported(path: str) -> str:
 class OwnKind(Model):
     """Makes a kind of what the user names by import path; other keys are arguments of it."""
 
-    kind: Literal["path"] = Field(default="path", description="One of your own, by import path.")
+    kind: Literal["path"] = default("path", "One of your own, by import path.")
     path: Annotated[str, AfterValidator(_imported)] = Field(
         description="Import path, module:Class, of what is made from a setting and the other keys."
     )

@@ -26,31 +26,25 @@ from diploee.learn.requests.summary import (
     local_time,
     request_stream_yaml,
 )
-from diploee.model import Model
+from diploee.model import Model, default, unset
 from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S
 
 
 class TraceReading(Model):
     """How a request trace is read and fitted."""
 
-    columns: dict[Meaning, str] | None = Field(
-        default=None, description="csv: its column of a meaning; repeatable."
+    columns: dict[Meaning, str] | None = unset("csv: its column of a meaning; repeatable.")
+    services: tuple[str, ...] | None = unset(
+        "Service to keep, repeatable; or name of all, where the trace has none."
     )
-    services: tuple[str, ...] | None = Field(
-        default=None,
-        description="Service to keep, repeatable; or name of all, where the trace has none.",
+    utc_offset: str | None = unset(
+        "Zone of the trace's local time and of the weights, +08:00 or Europe/Berlin: stamps that "
+        "name none are in it; the offset of the first stamp if absent, else UTC."
     )
-    utc_offset: str | None = Field(
-        default=None,
-        description="Zone of the trace's local time and of the weights, +08:00 or Europe/Berlin: "
-        "stamps that name none are in it; the offset of the first stamp if absent, else UTC.",
+    zero_hour_of_week: Annotated[float, Field(ge=0, lt=HOURS_PER_WEEK)] | None = unset(
+        "Trace without dates: local hour of the week of its origin, 0 for Monday 00:00."
     )
-    zero_hour_of_week: Annotated[float, Field(ge=0, lt=HOURS_PER_WEEK)] | None = Field(
-        default=None,
-        description="Trace without dates: local hour of the week of its origin, 0 for Monday "
-        "00:00.",
-    )
-    step_s: float = Field(default=60.0, description="Step of the counts in s; divides the hour.")
+    step_s: float = default(60.0, "Step of the counts in s; divides the hour.")
 
 
 @options(columns="--column MEANING=NAME", services="--service NAME", start="--from", end="--to")

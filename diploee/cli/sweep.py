@@ -15,7 +15,7 @@ from diploee.cli.display import ProgressBars
 from diploee.cli.options import options, print_result, shipped_names
 from diploee.cli.sweep_display import show_ensemble, show_failures, show_sweep
 from diploee.errors import InputError
-from diploee.model import Model
+from diploee.model import Model, default, unset
 from diploee.progress import Progress
 from diploee.schedule.schedule import Engine
 from diploee.sweeps import (
@@ -36,36 +36,28 @@ from diploee.sweeps.task import in_process
 class Running(Model):
     """Where and by whom the runs of a sweep are done, and what is shown."""
 
-    out: str | None = Field(
-        default=None,
-        description="Folder, or a URL that fsspec knows, such as s3://bucket/sweep; sweeps/<name> "
-        "by default. Runs that are complete there are not repeated.",
+    out: str | None = unset(
+        "Folder, or a URL that fsspec knows, such as s3://bucket/sweep; sweeps/<name> by default. "
+        "Runs that are complete there are not repeated."
     )
-    workers: Annotated[int, Field(ge=0)] | None = Field(
-        default=None,
-        description="Processes on this machine, all its cores by default; fewer run where memory "
-        "is short; 0 means in this process.",
+    workers: Annotated[int, Field(ge=0)] | None = unset(
+        "Processes on this machine, all its cores by default; fewer run where memory is short; 0 "
+        "means in this process."
     )
-    dask: str | None = Field(
-        default=None,
-        description="Hand the runs to this Dask scheduler, such as tcp://10.0.0.1:8786.",
+    dask: str | None = unset("Hand the runs to this Dask scheduler, such as tcp://10.0.0.1:8786.")
+    engine: Engine | None = unset(
+        "Scheduler; both give the same results. By default compiled, which is sooner, and simpy "
+        "for runs that it has no twin of."
     )
-    engine: Engine | None = Field(
-        default=None,
-        description="Scheduler; both give the same results. By default compiled, which is sooner, "
-        "and simpy for runs that it has no twin of.",
+    max_runs: PositiveInt = default(10_000, "Refuse a sweep of more runs.")
+    profiles: tuple[str, ...] = default(
+        (), "Folder of power profiles instead of the shipped 'reference'; may be repeated."
     )
-    max_runs: PositiveInt = Field(default=10_000, description="Refuse a sweep of more runs.")
-    profiles: tuple[str, ...] = Field(
-        default=(),
-        description="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
+    dry_run: bool = default(
+        False, "Check all runs, forecast their time, memory and disk, and run nothing."
     )
-    dry_run: bool = Field(
-        default=False,
-        description="Check all runs, forecast their time, memory and disk, and run nothing.",
-    )
-    quiet: bool = Field(default=False, description="Only errors.")
-    as_json: bool = Field(default=False, description="Print the outcome as JSON.")
+    quiet: bool = default(False, "Only errors.")
+    as_json: bool = default(False, "Print the outcome as JSON.")
 
 
 @options(out="--out DIR_OR_URL")

@@ -14,7 +14,7 @@ from pydantic import Field
 from diploee.cli.display import show_table
 from diploee.cli.options import Json, options, print_result
 from diploee.errors import InputError, WorkloadError, one_of, shown
-from diploee.model import MAX_SEED, Model
+from diploee.model import MAX_SEED, Model, default
 from diploee.neighbours.zeus import (
     Savings,
     TrainingTraces,
@@ -42,14 +42,14 @@ from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMI
 class RecurrenceOptions(Model):
     """Number of recurrences of each workload."""
 
-    recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = Field(
-        default=40, description="Recurrences of each workload."
+    recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = default(
+        40, "Recurrences of each workload."
     )
-    seeds: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = Field(
-        default=20, description="Histories of each workload."
+    seeds: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = default(
+        20, "Histories of each workload."
     )
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED - MAX_RECURRENCES)] = Field(
-        default=0, description="Seed of the first history."
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED - MAX_RECURRENCES)] = default(
+        0, "Seed of the first history."
     )
 
 

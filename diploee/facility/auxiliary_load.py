@@ -12,7 +12,7 @@ from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
-from diploee.model import SCALES, optional, uncertain
+from diploee.model import SCALES, default, optional, uncertain
 from diploee.units import W_PER_KW
 
 DESIGN_SHARE = 0.01
@@ -33,8 +33,8 @@ class AuxiliaryLoadSpec(StageSpec):
     boundary: ClassVar[str | None] = "with a constant auxiliary load"
     place: ClassVar[str | None] = "auxiliary_load"
 
-    kind: Literal["auxiliary_load"] = Field(
-        default="auxiliary_load", description="A constant load beside the IT equipment."
+    kind: Literal["auxiliary_load"] = default(
+        "auxiliary_load", "A constant load beside the IT equipment."
     )
     power_kw: Annotated[float | None, Field(ge=0), SCALES] = optional(
         "Its power [kW]; or design_share."

@@ -34,7 +34,7 @@ from diploee.jit import njit
 from diploee.measures.distribution import Energy, HoursAbove, Most
 from diploee.measures.ramps import TurningPoints
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, optional, uncertain
+from diploee.model import SCALES, Model, default, optional, uncertain, unset
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
     J_PER_MWH,
@@ -287,12 +287,8 @@ the load as it is, at the reference."""
 class RampRates(Model):
     """Largest ramps of the supply."""
 
-    up_mw_per_min: Annotated[Rate | None, SCALES] = Field(
-        default=None, description="Largest rise [MW/min]."
-    )
-    down_mw_per_min: Annotated[Rate | None, SCALES] = Field(
-        default=None, description="Largest fall [MW/min]."
-    )
+    up_mw_per_min: Annotated[Rate | None, SCALES] = unset("Largest rise [MW/min].")
+    down_mw_per_min: Annotated[Rate | None, SCALES] = unset("Largest fall [MW/min].")
 
     @model_validator(mode="after")
     def _some(self) -> RampRates:
@@ -324,7 +320,7 @@ class DemandCharge(PeakShaving):
         description="Mean over a clock interval that each month begins with; where one is larger, "
         "it is billed anyway, and is kept for the rest of the month [MW]."
     )
-    interval_min: Literal[15, 30, 60] = Field(default=15, description="The clock interval [min].")
+    interval_min: Literal[15, 30, 60] = default(15, "The clock interval [min].")
 
 
 class TimeOfUse(Model):
@@ -380,10 +376,10 @@ class BatterySpec(StageSpec):
     boundary = "behind a battery"
     comes_again: ClassVar[bool] = True
 
-    kind: Literal["battery"] = Field(
-        default="battery",
-        description="A battery at this place that holds ramps, smooths the power, shaves peaks, or "
-        "charges and discharges by the clock.",
+    kind: Literal["battery"] = default(
+        "battery",
+        "A battery at this place that holds ramps, smooths the power, shaves peaks, or charges "
+        "and discharges by the clock.",
     )
     power_mw: Annotated[float, Field(gt=0), SCALES] = Field(
         description="Most that it takes and gives [MW]."
@@ -392,11 +388,9 @@ class BatterySpec(StageSpec):
         description="Nominal energy [MWh]; usable of it: what is between least_ and "
         "most_state_of_charge, 80 % by default."
     )
-    ramp_limit: RampRates | None = Field(
-        default=None, description="Ramps of the supply that it holds; or smoothing_s."
-    )
-    smoothing_s: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Time constant of the lag that the supply follows the load with."
+    ramp_limit: RampRates | None = unset("Ramps of the supply that it holds; or smoothing_s.")
+    smoothing_s: Annotated[float, Field(gt=0)] | None = unset(
+        "Time constant of the lag that the supply follows the load with."
     )
     peak_shaving: PeakShaving | None = optional(
         "A power that the supply is kept below; it is filled again below that."
@@ -411,8 +405,8 @@ class BatterySpec(StageSpec):
     discharge_efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
         0.95, "Energy given per energy drawn from the store, 0-1", (0.92, 0.98)
     )
-    auxiliary_kw: Annotated[float, Field(ge=0), SCALES] = Field(
-        default=0.0, description="Its own constant power [kW]."
+    auxiliary_kw: Annotated[float, Field(ge=0), SCALES] = default(
+        0.0, "Its own constant power [kW]."
     )
     least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
         0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)

@@ -11,6 +11,7 @@ from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
+from diploee.model import default
 
 
 class ConstantLossSpec(StageSpec):
@@ -25,8 +26,8 @@ class ConstantLossSpec(StageSpec):
     )
     boundary: ClassVar[str | None] = "behind a loss that is a constant part of it"
 
-    kind: Literal["constant_loss"] = Field(
-        default="constant_loss", description="A loss that is a constant part of what is drawn."
+    kind: Literal["constant_loss"] = default(
+        "constant_loss", "A loss that is a constant part of what is drawn."
     )
     loss_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(
         description="Part of the drawn power that does not reach the load, 0-1."

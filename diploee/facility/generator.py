@@ -28,7 +28,7 @@ from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
-from diploee.model import SCALES, Share, optional, uncertain
+from diploee.model import SCALES, Share, default, optional, uncertain
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
@@ -67,10 +67,10 @@ class GeneratorSpec(StageSpec):
     boundary: ClassVar[str | None] = "behind a generator"
     comes_again: ClassVar[bool] = True
 
-    kind: Literal["generator"] = Field(
-        default="generator",
-        description="A generator at this place that runs in hours of local time, at its rated "
-        "power, or where demand is above a power, and gives what is above it.",
+    kind: Literal["generator"] = default(
+        "generator",
+        "A generator at this place that runs in hours of local time, at its rated power, or where "
+        "demand is above a power, and gives what is above it.",
     )
     power_mw: Annotated[float, Field(gt=0), SCALES] = Field(description="Rated power [MW].")
     schedule: Annotated[tuple[LocalHours, ...], Field(min_length=1)] | None = optional(
@@ -79,8 +79,8 @@ class GeneratorSpec(StageSpec):
     above_mw: Annotated[float | None, Field(ge=0), SCALES] = optional(
         "Demand at this place above which it is started; it gives what is above [MW]."
     )
-    hysteresis_mw: Annotated[float, Field(ge=0), SCALES] = Field(
-        default=0.0, description="By how much demand must fall below above_mw to stop it [MW]."
+    hysteresis_mw: Annotated[float, Field(ge=0), SCALES] = default(
+        0.0, "By how much demand must fall below above_mw to stop it [MW]."
     )
     least_load: Share = uncertain(0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6))
     ramp_per_min: Annotated[float, Field(gt=0)] = uncertain(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from diploee.clock import WallClock
-from diploee.model import Model, optional
+from diploee.model import Model, default, optional
 from diploee.tables import Int64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
 
@@ -24,12 +24,10 @@ Hour = Annotated[float, Field(ge=0, le=HOURS_PER_DAY)]
 class LocalHours(Model):
     """Hours of some days; an interval is in them where its start is."""
 
-    from_h: Hour = Field(default=0.0, description="Local hour from which on [h].")
-    to_h: Hour = Field(
-        default=24.0, description="Local hour until which [h]; below from_h it goes past midnight."
-    )
-    days: Literal["all", "weekdays", "weekends"] = Field(
-        default="all", description="Days of the week; each hour by its own date."
+    from_h: Hour = default(0.0, "Local hour from which on [h].")
+    to_h: Hour = default(24.0, "Local hour until which [h]; below from_h it goes past midnight.")
+    days: Literal["all", "weekdays", "weekends"] = default(
+        "all", "Days of the week; each hour by its own date."
     )
     first: dt.date | None = optional("First local date, such as 2018-06-01.")
     last: dt.date | None = optional("Last local date, included.")

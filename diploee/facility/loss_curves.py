@@ -17,7 +17,7 @@ import scipy
 from pydantic import Field, model_validator
 
 from diploee.errors import Brief
-from diploee.model import Kind, Kinds
+from diploee.model import Kind, Kinds, default
 from diploee.tables import Float64Array
 
 WORST_FIT = 0.005
@@ -62,9 +62,8 @@ class TitaniumTypSpec(CurveSpec):
     """A typical power supply of the class 80 PLUS Titanium."""
 
     # ASSUMPTION: 92.4, 95.1, 95.9 and 94.6 % at 10, 20, 50 and 100 % load [M].
-    kind: Literal["titanium_typ"] = Field(
-        default="titanium_typ",
-        description="A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load).",
+    kind: Literal["titanium_typ"] = default(
+        "titanium_typ", "A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load)."
     )
 
     @cached_property
@@ -77,9 +76,8 @@ class Orv3Spec(CurveSpec):
     """A rack's power shelf of Open Rack V3."""
 
     # ASSUMPTION: "over 97.5 %" at its peak (a secondary source), 94.1 % at 10 % load.
-    kind: Literal["orv3"] = Field(
-        default="orv3",
-        description="A power shelf of Open Rack V3 (assumed: 97.6 % at half load).",
+    kind: Literal["orv3"] = default(
+        "orv3", "A power shelf of Open Rack V3 (assumed: 97.6 % at half load)."
     )
 
     @cached_property
@@ -140,9 +138,8 @@ class PointsSpec(MeasuredSpec):
     meets within half a percentage point is refused: limits, as of 80 PLUS, are no curve.
     """
 
-    kind: Literal["points"] = Field(
-        default="points",
-        description="A quadratic loss fitted to measured efficiencies, to half a percentage point.",
+    kind: Literal["points"] = default(
+        "points", "A quadratic loss fitted to measured efficiencies, to half a percentage point."
     )
 
     @cached_property
@@ -170,9 +167,8 @@ class TableSpec(MeasuredSpec):
     The outer lines go on beyond the points, to no load and to overload, but not below no loss.
     """
 
-    kind: Literal["table"] = Field(
-        default="table",
-        description="Straight lines of the loss between measured efficiencies.",
+    kind: Literal["table"] = default(
+        "table", "Straight lines of the loss between measured efficiencies."
     )
 
     @cached_property

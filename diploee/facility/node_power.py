@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
 
 from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, TitaniumTypSpec
-from diploee.model import Kind, Kinds, Model, uncertain
+from diploee.model import Kind, Kinds, Model, default, uncertain
 
 
 class AcPowerSpec(Kind):
@@ -125,35 +125,33 @@ class AirHgxSpec(_Shares, _Node):
 
     # Fitted to percentiles of 8 x A100 servers (AcmeTrace), to +-10 %; the sheet's golden values
     # come out with the Titanium supply, those of `dlc` with the power shelf.
-    kind: Literal["air_hgx"] = Field(
-        default="air_hgx", description="An air-cooled server: fans and typical Titanium supplies."
+    kind: Literal["air_hgx"] = default(
+        "air_hgx", "An air-cooled server: fans and typical Titanium supplies."
     )
     fixed_share: Share = uncertain(0.13, _FIXED, (0.05, 0.2), _SERVERS, basis="fitted")
     fan_share_min: Share = uncertain(0.04, _FAN_MIN, (0.02, 0.05), _SERVERS, basis="fitted")
     fan_share_max: Share = uncertain(0.19, _FAN_MAX, (0.08, 0.25), _SERVERS, basis="fitted")
     variable_share: Share = uncertain(0.0, _VARIABLE, (0, 0.05))
-    supply: Supply = Field(default=TitaniumTypSpec(), description=f"{_SUPPLY} (assumed).")
+    supply: Supply = default(TitaniumTypSpec(), f"{_SUPPLY} (assumed).")
 
 
 class DlcSpec(_Shares, _Node):
     """A node with direct liquid cooling and a rack's power shelf: no fans."""
 
-    kind: Literal["dlc"] = Field(
-        default="dlc", description="A node with direct liquid cooling and a rack's power shelf."
+    kind: Literal["dlc"] = default(
+        "dlc", "A node with direct liquid cooling and a rack's power shelf."
     )
     fixed_share: Share = uncertain(0.08, f"{_FIXED}; Frontier's has 0.073", (0.05, 0.2), _SERVERS)
-    fan_share_min: Share = Field(default=0.0, description=f"{_FAN_MIN} (none).")
-    fan_share_max: Share = Field(default=0.0, description=f"{_FAN_MAX} (none).")
+    fan_share_min: Share = default(0.0, f"{_FAN_MIN} (none).")
+    fan_share_max: Share = default(0.0, f"{_FAN_MAX} (none).")
     variable_share: Share = uncertain(0.02, _VARIABLE, (0, 0.05))
-    supply: Supply = Field(default=Orv3Spec(), description=f"{_SUPPLY} (assumed).")
+    supply: Supply = default(Orv3Spec(), f"{_SUPPLY} (assumed).")
 
 
 class CustomSpec(_Shares, _Node):
     """A node whose shares and supplies are given."""
 
-    kind: Literal["custom"] = Field(
-        default="custom", description="A node by shares and supplies of its own."
-    )
+    kind: Literal["custom"] = default("custom", "A node by shares and supplies of its own.")
 
 
 class RapsFrontierSpec(_Node):
@@ -163,11 +161,11 @@ class RapsFrontierSpec(_Node):
     losses. The devices' rating stands for nothing but the reactive power.
     """
 
-    kind: Literal["raps_frontier"] = Field(
-        default="raps_frontier", description="A node of Frontier, as ExaDigiT/RAPS has it."
+    kind: Literal["raps_frontier"] = default(
+        "raps_frontier", "A node of Frontier, as ExaDigiT/RAPS has it."
     )
-    network_w: Annotated[float, Field(ge=0)] = Field(
-        default=62.5, description=f"{_NETWORK} (Frontier: 4 of 250 W per 16 nodes)."
+    network_w: Annotated[float, Field(ge=0)] = default(
+        62.5, f"{_NETWORK} (Frontier: 4 of 250 W per 16 nodes)."
     )
 
     def _dc_w(self, device_w: Any, rated_w: float, idle_w: float) -> Any:  # noqa: ARG002

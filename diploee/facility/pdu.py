@@ -11,7 +11,7 @@ from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, optional, uncertain
+from diploee.model import SCALES, default, optional, uncertain
 from diploee.units import W_PER_MW
 
 Loss = Annotated[float, Field(ge=0, le=1)]
@@ -31,8 +31,8 @@ class PduSpec(StageSpec):
     boundary: ClassVar[str | None] = "behind PDUs"
     place: ClassVar[str | None] = "pdu"
 
-    kind: Literal["pdu"] = Field(
-        default="pdu", description="Losses of PDUs and busways between the UPS and the nodes."
+    kind: Literal["pdu"] = default(
+        "pdu", "Losses of PDUs and busways between the UPS and the nodes."
     )
     rated_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
         "Power of the nodes that they are built for [MW]; all nodes at their ratings if absent."

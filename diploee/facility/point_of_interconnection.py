@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from diploee.columns import Column, Columns
 from diploee.errors import one_of
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
-from diploee.model import SCALES, Model, optional
+from diploee.model import SCALES, Model, default, optional
 
 _AT = "at the point of interconnection"
 
@@ -19,8 +19,8 @@ _AT = "at the point of interconnection"
 class Billing(Model):
     """Rules by which a tariff turns the demand of a month into what is billed; one at least."""
 
-    interval_min: Literal[15, 30, 60] = Field(
-        default=15, description="Clock interval of the demand that the rules take [min]."
+    interval_min: Literal[15, 30, 60] = default(
+        15, "Clock interval of the demand that the rules take [min]."
     )
     power_factor_min: Annotated[float, Field(gt=0, le=1)] | None = optional(
         "A month's demand is billed times this over its average lagging power factor where that is "
@@ -62,9 +62,8 @@ class PointOfInterconnectionSpec(StageSpec):
     boundary: ClassVar[str | None] = _AT
     place: ClassVar[str | None] = "point_of_interconnection"
 
-    kind: Literal["point_of_interconnection"] = Field(
-        default="point_of_interconnection",
-        description="The meter between the site and the grid; the last stage.",
+    kind: Literal["point_of_interconnection"] = default(
+        "point_of_interconnection", "The meter between the site and the grid; the last stage."
     )
     contract_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
         "Apparent power that the connection is contracted for [MVA]."

@@ -25,7 +25,7 @@ from diploee.facility.battery import ROUNDING_W, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
-from diploee.model import SCALES, optional
+from diploee.model import SCALES, default, optional
 from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
 
@@ -56,18 +56,18 @@ class RampLimitSpec(StageSpec, RampRates):
     boundary = "behind a ramp limit"
     comes_again: ClassVar[bool] = True
 
-    kind: Literal["ramp_limit"] = Field(
-        default="ramp_limit",
-        description="Ramps held at this place without storage: a ballast burns what falls too "
-        "fast; rises pass and are counted, unless the load is curtailed.",
+    kind: Literal["ramp_limit"] = default(
+        "ramp_limit",
+        "Ramps held at this place without storage: a ballast burns what falls too fast; rises "
+        "pass and are counted, unless the load is curtailed.",
     )
     ballast_mw: Annotated[float | None, Field(ge=0), SCALES] = optional(
         "Most that the ballast draws [MW]; as much as falls ask for if absent."
     )
-    curtails: bool = Field(
-        default=False,
-        description="Whether the load can be held back on a rise; the work lost is counted as "
-        "energy and not made up.",
+    curtails: bool = default(
+        False,
+        "Whether the load can be held back on a rise; the work lost is counted as energy and not "
+        "made up.",
     )
 
     @model_validator(mode="after")

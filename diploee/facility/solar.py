@@ -32,7 +32,7 @@ from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
 from diploee.measures.distribution import Energy, Most
 from diploee.metric import Metric
-from diploee.model import SCALES, Share, uncertain
+from diploee.model import SCALES, Share, default, uncertain
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S, W_PER_MW
 
@@ -61,10 +61,10 @@ class SolarSpec(StageSpec):
     boundary: ClassVar[str | None] = "behind a solar plant"
     comes_again: ClassVar[bool] = True
 
-    kind: Literal["solar"] = Field(
-        default="solar",
-        description="A solar plant at this place, by PVWatts (pvlib) on the irradiance of "
-        "facility.weather, which must be a file that has it; without clouds within its records.",
+    kind: Literal["solar"] = default(
+        "solar",
+        "A solar plant at this place, by PVWatts (pvlib) on the irradiance of facility.weather, "
+        "which must be a file that has it; without clouds within its records.",
     )
     dc_mw: Annotated[float, Field(gt=0), SCALES] = Field(
         description="Rated power of the panels, at 1000 W/m2 and 25 deg C [MW]."
@@ -75,13 +75,11 @@ class SolarSpec(StageSpec):
     tilt_deg: Annotated[float, Field(ge=0, le=90)] = uncertain(
         20.0, "Tilt of fixed panels [deg]", (10, 40)
     )
-    azimuth_deg: Annotated[float, Field(ge=0, lt=360)] = Field(
-        default=180.0,
-        description="Where fixed panels look, clockwise from north [deg]: 180 is south.",
+    azimuth_deg: Annotated[float, Field(ge=0, lt=360)] = default(
+        180.0, "Where fixed panels look, clockwise from north [deg]: 180 is south."
     )
-    tracks: bool = Field(
-        default=False,
-        description="Rows that follow the sun from east to west, in place of fixed panels.",
+    tracks: bool = default(
+        False, "Rows that follow the sun from east to west, in place of fixed panels."
     )
     losses: Share = uncertain(
         0.14,

@@ -16,7 +16,7 @@ from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, optional, uncertain
+from diploee.model import SCALES, Model, default, optional, uncertain
 from diploee.tables import Float64Array
 from diploee.units import W_PER_MW
 
@@ -105,14 +105,14 @@ class TransformersSpec(StageSpec):
     boundary: ClassVar[str | None] = "behind transformers"
     place: ClassVar[str | None] = "transformers"
 
-    kind: Literal["transformers"] = Field(
-        default="transformers", description="Losses and reactive power of the transformers."
+    kind: Literal["transformers"] = default(
+        "transformers", "Losses and reactive power of the transformers."
     )
-    units: tuple[Transformer, ...] = Field(
-        default=(Transformer(preset="mv_lv"),),
+    units: tuple[Transformer, ...] = default(
+        (Transformer(preset="mv_lv"),),
+        "Transformers of each voltage level, from the nodes on; one level from medium to low "
+        "voltage if absent (assumed).",
         min_length=1,
-        description="Transformers of each voltage level, from the nodes on; one level from medium "
-        "to low voltage if absent (assumed).",
     )
 
     def open(self, site: Site) -> TransformersSpec:

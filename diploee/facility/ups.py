@@ -12,7 +12,7 @@ from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Value
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, optional, uncertain
+from diploee.model import SCALES, default, optional, uncertain
 from diploee.units import W_PER_MW
 
 CURVES = {
@@ -53,14 +53,16 @@ class UpsSpec(StageSpec):
     boundary: ClassVar[str | None] = "behind the UPS"
     place: ClassVar[str | None] = "ups"
 
-    kind: Literal["ups"] = Field(
-        default="ups", description="Loss and reactive power of the uninterruptible power supplies."
+    kind: Literal["ups"] = default(
+        "ups", "Loss and reactive power of the uninterruptible power supplies."
     )
-    mode: Literal["double_conversion", "high_efficiency_dc", "eco", "econversion", "none"] = Field(
-        default="double_conversion",
-        description="How it runs, with a loss assumed for each. Double conversion hides the nodes' "
-        "reactive power, eco and none (batteries in the racks) pass it on, econversion holds it at "
-        "zero.",
+    mode: Literal["double_conversion", "high_efficiency_dc", "eco", "econversion", "none"] = (
+        default(
+            "double_conversion",
+            "How it runs, with a loss assumed for each. Double conversion hides the nodes' "
+            "reactive power, eco and none (batteries in the racks) pass it on, econversion holds "
+            "it at zero.",
+        )
     )
     efficiency: Annotated[SerializeAsAny[MeasuredSpec], MEASURED] | None = optional(
         "Measured efficiencies instead of those assumed for the mode: {kind: points, efficiency: "

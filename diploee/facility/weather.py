@@ -22,7 +22,7 @@ from diploee.clock import RunClock, fixed_zone, offsets_ms
 from diploee.errors import Brief, one_of
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
 from diploee.files.places import shipped_folder
-from diploee.model import Kind, Kinds, UtcOffset, optional
+from diploee.model import Kind, Kinds, UtcOffset, default, optional
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
 
@@ -155,12 +155,12 @@ Read = Callable[..., WeatherYear]
 class WeatherSpec(Kind):
     """Settings of the weather in a scenario."""
 
-    offset_k: float = Field(
-        default=0.0,
+    offset_k: float = default(
+        0.0,
+        "Added to the dry-bulb temperature as a stress test [K]; relative humidity and pressure "
+        "stay (our choice), and the wet-bulb temperature follows.",
         ge=-20,
         le=20,
-        description="Added to the dry-bulb temperature as a stress test [K]; relative humidity and "
-        "pressure stay (our choice), and the wet-bulb temperature follows.",
     )
     utc_offset: UtcOffset | None = optional(
         "Offset from UTC that the weather's hours are taken in, such as '-07:00', where its "
@@ -191,10 +191,10 @@ class WeatherSpec(Kind):
 class TypicalDaySpec(WeatherSpec):
     """A mean day of each month of a station, from one mid-month to the next without a step."""
 
-    kind: Literal["typical_day"] = Field(
-        default="typical_day",
-        description="A mean day of each month of a shipped station, by TMY3; it needs no file. "
-        "Mean days know no heat waves: hours beyond a set point, peaks and headroom come out low.",
+    kind: Literal["typical_day"] = default(
+        "typical_day",
+        "A mean day of each month of a shipped station, by TMY3; it needs no file. Mean days know "
+        "no heat waves: hours beyond a set point, peaks and headroom come out low.",
     )
     station: Literal["denver", "greensboro"] = Field(description=f"One of {one_of(STATIONS)}.")
 
@@ -207,17 +207,16 @@ class TypicalDaySpec(WeatherSpec):
 class WeatherFileSpec(WeatherSpec):
     """A file with the records of a year."""
 
-    kind: Literal["file"] = Field(
-        default="file",
-        description="A file with the records of one year: EPW, TMY3 CSV, or CSV of the National "
-        "Solar Radiation Database (PSM); needs the extra 'weather'. Records are laid over the run "
-        "by month, day and hour in the standard time that the file names; 29 February repeats the "
+    kind: Literal["file"] = default(
+        "file",
+        "A file with the records of one year: EPW, TMY3 CSV, or CSV of the National Solar "
+        "Radiation Database (PSM); needs the extra 'weather'. Records are laid over the run by "
+        "month, day and hour in the standard time that the file names; 29 February repeats the "
         "28th where the file has none.",
     )
     path: str = Field(min_length=1, description="The file, relative to the scenario file.")
-    actual_year: bool = Field(
-        default=False,
-        description="The file holds a year as it was, not a typical one: its peaks count.",
+    actual_year: bool = default(
+        False, "The file holds a year as it was, not a typical one: its peaks count."
     )
 
     @property

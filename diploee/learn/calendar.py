@@ -21,7 +21,7 @@ from diploee.learn.counts import Counts, sums
 from diploee.learn.limits import negative_binomial_limits, poisson_limits
 from diploee.learn.week_shape import IN_WORDS, CalendarChoice, Detail, WeekShape, fit_week_shape
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
-from diploee.model import Choices
+from diploee.model import Choices, default, unset
 from diploee.scenario import Calendar
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
@@ -53,19 +53,15 @@ DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 class FitChoices(Choices):
     """Options of fits of logs and of traces: span, calendar, level of the limits."""
 
-    start: datetime | None = Field(default=None, description="Trim: start, local time.")
-    end: datetime | None = Field(default=None, description="Trim: end, local time.")
-    calendar: CalendarChoice = Field(
-        default="auto",
-        description="Weights of the week; auto takes what predicts held-out weeks best.",
+    start: datetime | None = unset("Trim: start, local time.")
+    end: datetime | None = unset("Trim: end, local time.")
+    calendar: CalendarChoice = default(
+        "auto", "Weights of the week; auto takes what predicts held-out weeks best."
     )
-    months: bool | None = Field(
-        default=None,
-        description="Weights of the months; where the span covers all twelve if absent.",
+    months: bool | None = unset(
+        "Weights of the months; where the span covers all twelve if absent."
     )
-    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="Level of the limits."
-    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = default(0.95, "Level of the limits.")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
-from diploee.model import Model, Share, check_probabilities, optional
+from diploee.model import Model, Share, check_probabilities, optional, unset
 from diploee.streams import random_each
 from diploee.tables import Float64Array
 
@@ -52,20 +52,15 @@ Quantiles = Annotated[dict[Share, SecondsAboveZero], AfterValidator(_check_quant
 class DurationModel(Model):
     """How long the jobs of a class run: quantiles, or a mixture of lognormals."""
 
-    quantiles_s: Quantiles | None = Field(
-        default=None,
-        description="Durations [s] by level from 0 to 1, log-linear between the levels, such as "
-        "{0: 10, 0.5: 600, 1: 86400}; or lognormal.",
+    quantiles_s: Quantiles | None = unset(
+        "Durations [s] by level from 0 to 1, log-linear between the levels, such as {0: 10, 0.5: "
+        "600, 1: 86400}; or lognormal."
     )
-    lognormal: tuple[LognormalPart, ...] | None = Field(
-        default=None, min_length=1, description="Lognormals whose weights sum to 1; or quantiles_s."
+    lognormal: tuple[LognormalPart, ...] | None = unset(
+        "Lognormals whose weights sum to 1; or quantiles_s.", min_length=1
     )
-    min_s: SecondsAboveZero | None = Field(
-        default=None, description="Shorter draws last this long [s]; no limit if absent."
-    )
-    max_s: SecondsAboveZero | None = Field(
-        default=None, description="Longer draws last this long [s]; no limit if absent."
-    )
+    min_s: SecondsAboveZero | None = unset("Shorter draws last this long [s]; no limit if absent.")
+    max_s: SecondsAboveZero | None = unset("Longer draws last this long [s]; no limit if absent.")
     scale: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
         "Factor on all of these durations, min_s and max_s included, such as for classes that "
         "share a table; 1 if absent."

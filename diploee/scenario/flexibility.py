@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from diploee.clock import RunClock
 from diploee.errors import one_of, shown
-from diploee.model import SCALES, Model, Name, Share, UtcOffset, uncertain
+from diploee.model import SCALES, Model, Name, Share, UtcOffset, default, uncertain, unset
 from diploee.scenario.times import FixedSpan, Moment, span_ms
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -78,14 +78,10 @@ def product_of(name: str | None) -> _Product:
 class EventTarget(Model):
     """How deep an event goes; one of the three."""
 
-    fraction: Share | None = Field(
-        default=None, description="Share of the mean power before the event that may be drawn."
-    )
-    mw: Annotated[float | None, Field(ge=0), SCALES] = Field(
-        default=None, description="Power that may be drawn [MW]."
-    )
-    delta_mw: Annotated[float | None, Field(ge=0), SCALES] = Field(
-        default=None, description="Power below the mean before the event [MW]."
+    fraction: Share | None = unset("Share of the mean power before the event that may be drawn.")
+    mw: Annotated[float | None, Field(ge=0), SCALES] = unset("Power that may be drawn [MW].")
+    delta_mw: Annotated[float | None, Field(ge=0), SCALES] = unset(
+        "Power below the mean before the event [MW]."
     )
 
     @model_validator(mode="after")
@@ -159,43 +155,33 @@ class DemandResponseEvent(Model):
     """A call to draw less for some time."""
 
     id: Name = Field(description="Name of the event, in metrics and figures.")
-    product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = Field(
-        default=None,
-        description="Demand-response product, which fills in what the event leaves out: emerald "
-        "(75 % for 3 h, ramps of 15 min), london (70 % within 30 s, at most 10 h), sb6_firm (loads "
-        "from 75 MW on, a day's notice), ercot_clr (a base point each 5 min), duke (2 h); other "
-        "figures of theirs are assumed.",
+    product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = unset(
+        "Demand-response product, which fills in what the event leaves out: emerald (75 % for 3 "
+        "h, ramps of 15 min), london (70 % within 30 s, at most 10 h), sb6_firm (loads from 75 MW "
+        "on, a day's notice), ercot_clr (a base point each 5 min), duke (2 h); other figures of "
+        "theirs are assumed."
     )
-    issued: Moment | None = Field(
-        default=None,
-        description="When it becomes known, local time; nothing reacts before. The product's "
-        "notice before the start if absent, or the start.",
+    issued: Moment | None = unset(
+        "When it becomes known, local time; nothing reacts before. The product's notice before "
+        "the start if absent, or the start."
     )
     start: Moment = Field(
         description="When the target must be met, local time; where the notice leaves time, the "
         "ramp lies before it."
     )
-    end: Moment | None = Field(
-        default=None, description="When power may rise again; by the product's length if absent."
-    )
-    target: EventTarget | None = Field(
-        default=None, description="How deep it goes; as the product has it if absent."
-    )
-    ramp_down: FixedSpan | None = Field(
-        default=None, description="Time to come down in; the product's, or 15 min (assumed)."
-    )
-    ramp_up: FixedSpan | None = Field(
-        default=None, description="Time to come back in; the product's, or 15 min (assumed)."
-    )
+    end: Moment | None = unset("When power may rise again; by the product's length if absent.")
+    target: EventTarget | None = unset("How deep it goes; as the product has it if absent.")
+    ramp_down: FixedSpan | None = unset("Time to come down in; the product's, or 15 min (assumed).")
+    ramp_up: FixedSpan | None = unset("Time to come back in; the product's, or 15 min (assumed).")
     tolerance: Annotated[float, Field(ge=0, le=0.5)] = uncertain(
         0.02,
         "Share of the target by which power may exceed it and still be held to meet it",
         (0.01, 0.05),
     )
-    baseline: FixedSpan = Field(
-        default="25 min",
-        description="Time before the ramp whose mean power fraction and delta_mw are of; that of "
-        "the demonstration in Phoenix if absent.",
+    baseline: FixedSpan = default(
+        "25 min",
+        "Time before the ramp whose mean power fraction and delta_mw are of; that of the "
+        "demonstration in Phoenix if absent.",
     )
 
     @model_validator(mode="after")
@@ -245,47 +231,35 @@ class SignalFile(Model):
     """A file with a signal: a step function, each value from its time on."""
 
     file: str = Field(min_length=1, description="The file, relative to the scenario file.")
-    format: SignalFormatName | None = Field(
-        default=None, description="Format of the file; recognised by its header if absent."
+    format: SignalFormatName | None = unset(
+        "Format of the file; recognised by its header if absent."
     )
-    column: str | None = Field(
-        default=None,
-        description="Column of the values; that of the format if absent, in a csv the only one "
-        "beside the time.",
+    column: str | None = unset(
+        "Column of the values; that of the format if absent, in a csv the only one beside the time."
     )
-    place: str | None = Field(
-        default=None, description="Zone, node or location, where the file has several."
+    place: str | None = unset("Zone, node or location, where the file has several.")
+    unit: Unit | None = unset(
+        "Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if absent."
     )
-    unit: Unit | None = Field(
-        default=None,
-        description="Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if "
-        "absent.",
+    utc_offset: UtcOffset | None = unset(
+        "Offset from UTC of stamps in a csv that have none; a stamp without one is refused if "
+        "absent, as hours may come twice."
     )
-    utc_offset: UtcOffset | None = Field(
-        default=None,
-        description="Offset from UTC of stamps in a csv that have none; a stamp without one is "
-        "refused if absent, as hours may come twice.",
-    )
-    known_ahead: FixedSpan = Field(
-        default="0 s",
-        description="How far ahead its values are known, such as 24 h of a day-ahead market; "
-        "only up to now if 0 s.",
+    known_ahead: FixedSpan = default(
+        "0 s",
+        "How far ahead its values are known, such as 24 h of a day-ahead market; only up to now "
+        "if 0 s.",
     )
 
 
 class Signals(Model):
     """Signals from outside, by what they tell."""
 
-    price: SignalFile | None = Field(
-        default=None, description="Price of energy, in any currency per MWh."
-    )
-    carbon: SignalFile | None = Field(
-        default=None, description="Carbon intensity of energy [g/kWh]."
-    )
-    cap: SignalFile | None = Field(
-        default=None,
-        description="Most that the facility may draw [MW]; each value holds until the next, "
-        "whenever that comes.",
+    price: SignalFile | None = unset("Price of energy, in any currency per MWh.")
+    carbon: SignalFile | None = unset("Carbon intensity of energy [g/kWh].")
+    cap: SignalFile | None = unset(
+        "Most that the facility may draw [MW]; each value holds until the next, whenever that "
+        "comes."
     )
 
     @model_validator(mode="after")
@@ -311,38 +285,33 @@ class FollowSignal(Model):
     quantile: Annotated[float, Field(gt=0, lt=1)] = uncertain(
         0.8, "The signal is high above this quantile of its values in the window", (0.6, 0.9)
     )
-    window: FixedSpan = Field(
-        default="24 h",
-        description="Window of the quantile: up to what is known ahead, the rest of it behind "
-        "(assumed where not given).",
+    window: FixedSpan = default(
+        "24 h",
+        "Window of the quantile: up to what is known ahead, the rest of it behind (assumed where "
+        "not given).",
     )
-    target: EventTarget = Field(
-        default=EventTarget(fraction=0.75),
-        description="How deep power goes while it is high (assumed where not given).",
+    target: EventTarget = default(
+        EventTarget(fraction=0.75),
+        "How deep power goes while it is high (assumed where not given).",
     )
     steps: PositiveInt = uncertain(
         2, "Steps of the signal above or below before anything switches", (1, 4)
     )
-    at_least: FixedSpan = Field(
-        default="30 min",
-        description="Shortest time between two switches (assumed where not given).",
+    at_least: FixedSpan = default(
+        "30 min", "Shortest time between two switches (assumed where not given)."
     )
 
 
 class Flexibility(Model):
     """How the facility answers the grid: events, signals, and what controls its load."""
 
-    signals: Signals = Field(default=Signals(), description="Signals from outside.")
-    events: tuple[DemandResponseEvent, ...] = Field(
-        default=(), description="Demand-response events."
-    )
-    follow: FollowSignal | None = Field(
-        default=None, description="Less power while a signal is high."
-    )
-    controller: Annotated[Literal["fair_caps", "off"], BeforeValidator(_off)] = Field(
-        default="fair_caps",
-        description="Controller: fair_caps holds starts, caps GPUs by a common share of what "
-        "their jobs tolerate, pauses and resizes; off measures events against the plain run.",
+    signals: Signals = default(Signals(), "Signals from outside.")
+    events: tuple[DemandResponseEvent, ...] = default((), "Demand-response events.")
+    follow: FollowSignal | None = unset("Less power while a signal is high.")
+    controller: Annotated[Literal["fair_caps", "off"], BeforeValidator(_off)] = default(
+        "fair_caps",
+        "Controller: fair_caps holds starts, caps GPUs by a common share of what their jobs "
+        "tolerate, pauses and resizes; off measures events against the plain run.",
     )
 
     @property
@@ -373,30 +342,27 @@ class Flexibility(Model):
 class JobFlexibility(Model):
     """Flexibility that the jobs of a class tolerate."""
 
-    tier: Annotated[int, Field(ge=0, le=3)] = Field(
-        default=0,
-        description="Mean loss of throughput over a job that is tolerated: 0, 10, 25 or 50 % for "
-        "the tiers 0 to 3; jobs of tier 0 are never touched.",
+    tier: Annotated[int, Field(ge=0, le=3)] = default(
+        0,
+        "Mean loss of throughput over a job that is tolerated: 0, 10, 25 or 50 % for the tiers 0 "
+        "to 3; jobs of tier 0 are never touched.",
     )
-    work: Literal["pre_training", "fine_tuning", "inference"] = Field(
-        default="fine_tuning",
-        description="Kind of work, which tells how a cap on its GPUs slows it (assumed where not "
-        "given).",
+    work: Literal["pre_training", "fine_tuning", "inference"] = default(
+        "fine_tuning",
+        "Kind of work, which tells how a cap on its GPUs slows it (assumed where not given).",
     )
-    pausable: bool = Field(default=False, description="Jobs may be stopped and started again.")
-    min_nodes: PositiveInt | None = Field(
-        default=None, description="Fewest nodes that a job may go on with; its own if absent."
+    pausable: bool = default(False, "Jobs may be stopped and started again.")
+    min_nodes: PositiveInt | None = unset(
+        "Fewest nodes that a job may go on with; its own if absent."
     )
-    checkpoint_interval: FixedSpan = Field(
-        default="30 min", description="Work between two checkpoints (assumed where not given)."
+    checkpoint_interval: FixedSpan = default(
+        "30 min", "Work between two checkpoints (assumed where not given)."
     )
-    stop: FixedSpan = Field(
-        default="2 min",
-        description="Time to write a checkpoint before nodes are freed (assumed where not given).",
+    stop: FixedSpan = default(
+        "2 min", "Time to write a checkpoint before nodes are freed (assumed where not given)."
     )
-    restart: FixedSpan = Field(
-        default="10 min",
-        description="Time from a start on freed nodes to the first work (assumed where not given).",
+    restart: FixedSpan = default(
+        "10 min", "Time from a start on freed nodes to the first work (assumed where not given)."
     )
     restart_power: Share = uncertain(
         0.2,
@@ -405,14 +371,10 @@ class JobFlexibility(Model):
         (0.15, 0.3),
         "measured in Phoenix",
     )
-    slack: Annotated[float, Field(ge=0, le=1e3)] | None = Field(
-        default=None,
-        description="A job is due its run time and this share of it after its submission; never "
-        "if absent.",
+    slack: Annotated[float, Field(ge=0, le=1e3)] | None = unset(
+        "A job is due its run time and this share of it after its submission; never if absent."
     )
-    deadline: Moment | None = Field(
-        default=None, description="When all jobs are due, local time; instead of slack."
-    )
+    deadline: Moment | None = unset("When all jobs are due, local time; instead of slack.")
 
     @model_validator(mode="after")
     def _times_fit(self) -> Self:

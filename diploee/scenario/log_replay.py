@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from diploee.errors import InputError
-from diploee.model import SCALES, Model, Name, NameIn, optional
+from diploee.model import SCALES, Model, Name, NameIn, default, optional, unset
 
 JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
 """How a job ended; ``"other"`` where the log does not tell."""
@@ -60,39 +60,33 @@ LogZone = Annotated[str, AfterValidator(_known_zone)]
 class LogReading(Model):
     """How the rows of a job log become jobs."""
 
-    columns: dict[JobColumn, str] | None = Field(
-        default=None,
-        description="For csv: the log's column of each meaning, such as {submit: submitted_at, "
-        "duration: run_s, nodes: n}.",
+    columns: dict[JobColumn, str] | None = unset(
+        "For csv: the log's column of each meaning, such as {submit: submitted_at, duration: "
+        "run_s, nodes: n}."
     )
-    gpus_per_node: GpusPerNode | None = Field(
-        default=None,
-        description="GPUs (of swf, processors) per node where the log counts those; if absent what "
-        "a swf header's MaxNodes tells, else those of the pool's nodes.",
+    gpus_per_node: GpusPerNode | None = unset(
+        "GPUs (of swf, processors) per node where the log counts those; if absent what a swf "
+        "header's MaxNodes tells, else those of the pool's nodes."
     )
-    utc_offset: LogZone | None = Field(
-        default=None,
-        description="Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name "
-        "none are in it; the offset of most stamps or of the header if absent, else UTC.",
+    utc_offset: LogZone | None = unset(
+        "Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name none are in "
+        "it; the offset of most stamps or of the header if absent, else UTC."
     )
-    time_format: str | None = Field(
-        default=None,
-        description="For csv: s or ms since the log's start, unix-s, unix-ms, or a strptime "
-        "format; ISO stamps if absent.",
+    time_format: str | None = unset(
+        "For csv: s or ms since the log's start, unix-s, unix-ms, or a strptime format; ISO "
+        "stamps if absent."
     )
-    duration_unit: Literal["ms", "s", "min", "h"] = Field(
-        default="s", description="For csv: unit of the columns duration and requested_time."
+    duration_unit: Literal["ms", "s", "min", "h"] = default(
+        "s", "For csv: unit of the columns duration and requested_time."
     )
-    zero_durations: Literal["drop", "one-second"] = Field(
-        default="drop", description="Jobs that ran for no time are dropped, or last a second."
+    zero_durations: Literal["drop", "one-second"] = default(
+        "drop", "Jobs that ran for no time are dropped, or last a second."
     )
-    cpu_only: Literal["keep", "drop"] = Field(
-        default="keep", description="Whether jobs without GPUs are kept."
-    )
-    states: tuple[JobState, ...] = Field(
-        default=("completed", "failed", "cancelled", "timeout", "other"),
+    cpu_only: Literal["keep", "drop"] = default("keep", "Whether jobs without GPUs are kept.")
+    states: tuple[JobState, ...] = default(
+        ("completed", "failed", "cancelled", "timeout", "other"),
+        "Which jobs are kept, by how they ended.",
         min_length=1,
-        description="Which jobs are kept, by how they ended.",
     )
 
 
@@ -100,26 +94,19 @@ class ClassRule(Model):
     """Which logged jobs take their power from a workload; of several rules the first that fits."""
 
     workload: Name = Field(description="Workload of the profiles, such as llama2_70b_lora.")
-    scale_from_n_nodes: PositiveInt | None = Field(
-        default=None,
-        description="Node count of the profiles that the jobs take their power from, scaled "
-        "linearly to their own; the nearest measured node count if absent.",
+    scale_from_n_nodes: PositiveInt | None = unset(
+        "Node count of the profiles that the jobs take their power from, scaled linearly to their "
+        "own; the nearest measured node count if absent."
     )
-    type: str | None = Field(
-        default=None, description="Kind of job as the log names it; any if absent."
-    )
+    type: str | None = unset("Kind of job as the log names it; any if absent.")
     user: str | None = optional("Pattern of the user, '*' for any characters; any user if absent.")
     account: str | None = optional("Pattern of the account that pays; any account if absent.")
     name: str | None = optional("Pattern of the job's name, such as 'llama*'; any name if absent.")
-    min_nodes: PositiveInt = Field(default=1, description="Fewest nodes of a job.")
-    max_nodes: PositiveInt | None = Field(
-        default=None, description="Most nodes of a job; no limit if absent."
-    )
-    min_duration_s: NonNegativeFloat = Field(
-        default=0.0, description="Shortest run time of a job [s], inclusive."
-    )
-    max_duration_s: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Longest run time of a job [s], exclusive; no limit if absent."
+    min_nodes: PositiveInt = default(1, "Fewest nodes of a job.")
+    max_nodes: PositiveInt | None = unset("Most nodes of a job; no limit if absent.")
+    min_duration_s: NonNegativeFloat = default(0.0, "Shortest run time of a job [s], inclusive.")
+    max_duration_s: Annotated[float, Field(gt=0)] | None = unset(
+        "Longest run time of a job [s], exclusive; no limit if absent."
     )
 
     @model_validator(mode="after")
@@ -148,9 +135,7 @@ class _LogFile(Model):
     log: Annotated[str, Field(min_length=1)] = Field(
         description="The log, a file relative to the scenario file; may be packed."
     )
-    format: LogFormatName | None = Field(
-        default=None, description="Format of the log; recognised by its content if absent."
-    )
+    format: LogFormatName | None = unset("Format of the log; recognised by its content if absent.")
 
 
 class JobReplay(LogReading, _LogFile):
@@ -160,55 +145,52 @@ class JobReplay(LogReading, _LogFile):
         min_length=1,
         description="Which jobs take their power from which workload; the first rule that fits.",
     )
-    starts: Literal["queued", "logged"] = Field(
-        default="queued",
-        description="queued submits the jobs when the log did and lets them queue here; logged "
-        "submits them at their logged starts, so that they queue only where the pool is smaller.",
+    starts: Literal["queued", "logged"] = default(
+        "queued",
+        "queued submits the jobs when the log did and lets them queue here; logged submits them "
+        "at their logged starts, so that they queue only where the pool is smaller.",
     )
-    align: Literal["start", "weekday", "date"] = Field(
-        default="weekday",
-        description="Where the log goes: its first job at the start of the run, at the first same "
-        "hour of the week of its own local time, or at its own date: stamps whose zone is known at "
-        "their instant, others at the facility's local time.",
+    align: Literal["start", "weekday", "date"] = default(
+        "weekday",
+        "Where the log goes: its first job at the start of the run, at the first same hour of the "
+        "week of its own local time, or at its own date: stamps whose zone is known at their "
+        "instant, others at the facility's local time.",
     )
-    repeat: bool | Literal["shuffled"] = Field(
-        default=True,
-        description="Repeat the log before and after itself until the run is full: by its whole "
-        "weeks where it is aligned by weekday, by its span (in whole hours) otherwise. shuffled "
-        "plays its weeks in random order, each as often as the others, those of a log of a year "
-        "or more near their season: bursts, nights and the tail are the log's, years differ.",
+    repeat: bool | Literal["shuffled"] = default(
+        True,
+        "Repeat the log before and after itself until the run is full: by its whole weeks where "
+        "it is aligned by weekday, by its span (in whole hours) otherwise. shuffled plays its "
+        "weeks in random order, each as often as the others, those of a log of a year or more "
+        "near their season: bursts, nights and the tail are the log's, years differ.",
     )
     start: NaiveDatetime | None = optional(
         "Jobs from this time on, in the log's local time; all if absent."
     )
     end: NaiveDatetime | None = optional("Jobs before this time, likewise; all if absent.")
-    time_factor: Factor = Field(default=1.0, description="Factor on the times between submissions.")
-    duration_factor: Factor = Field(default=1.0, description="Factor on the run times.")
-    rate_factor: Annotated[Factor, SCALES] = Field(
-        default=1.0,
-        description="Jobs per logged job: 0.5 keeps a random half, 2.5 submits each twice and a "
-        "random half of them a third time, the copies within an hour of the original.",
+    time_factor: Factor = default(1.0, "Factor on the times between submissions.")
+    duration_factor: Factor = default(1.0, "Factor on the run times.")
+    rate_factor: Annotated[Factor, SCALES] = default(
+        1.0,
+        "Jobs per logged job: 0.5 keeps a random half, 2.5 submits each twice and a random half "
+        "of them a third time, the copies within an hour of the original.",
     )
-    node_factor: Factor = Field(
-        default=1.0, description="Factor on the node counts, rounded to whole nodes, at least 1."
+    node_factor: Factor = default(
+        1.0, "Factor on the node counts, rounded to whole nodes, at least 1."
     )
-    profiles: dict[JobId, str] = Field(
-        default={},
-        description="Profile of single jobs by their ids in the log, such as {4711: tune-2n-1}, "
-        "before all rules: measured jobs with their own power.",
+    profiles: dict[JobId, str] = default(
+        {},
+        "Profile of single jobs by their ids in the log, such as {4711: tune-2n-1}, before all "
+        "rules: measured jobs with their own power.",
     )
-    cpu_jobs: Literal["idle", "error", "rules"] = Field(
-        default="idle",
-        description="Power of jobs that have no GPUs by the log, on nodes that have some: "
-        "idle power, or what the rules say; error refuses them. cpu_only: drop leaves them out, "
-        "and so does a pool that allocates GPUs.",
+    cpu_jobs: Literal["idle", "error", "rules"] = default(
+        "idle",
+        "Power of jobs that have no GPUs by the log, on nodes that have some: idle power, or what "
+        "the rules say; error refuses them. cpu_only: drop leaves them out, and so does a pool "
+        "that allocates GPUs.",
     )
-    unmatched: Literal["error", "drop"] = Field(
-        default="error", description="Treatment of jobs that no rule fits."
-    )
-    too_wide: Literal["error", "drop", "clip"] = Field(
-        default="error",
-        description="Treatment of jobs wider than the pool: clip gives them the whole pool.",
+    unmatched: Literal["error", "drop"] = default("error", "Treatment of jobs that no rule fits.")
+    too_wide: Literal["error", "drop", "clip"] = default(
+        "error", "Treatment of jobs wider than the pool: clip gives them the whole pool."
     )
 
     @model_validator(mode="before")
@@ -244,33 +226,26 @@ class RequestReplay(Model):
     trace: Annotated[str, Field(min_length=1)] = Field(
         description="The trace, a file or folder relative to the scenario file; may be packed."
     )
-    format: TraceFormatName | None = Field(
-        default=None, description="Format of the trace; recognised by its content if absent."
+    format: TraceFormatName | None = unset(
+        "Format of the trace; recognised by its content if absent."
     )
-    columns: dict[str, str] | None = Field(
-        default=None, description="For csv: the trace's column of each meaning."
+    columns: dict[str, str] | None = unset("For csv: the trace's column of each meaning.")
+    utc_offset: LogZone | None = unset(
+        "Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name none are in "
+        "it; the offset of the first stamp if absent, else UTC."
     )
-    utc_offset: LogZone | None = Field(
-        default=None,
-        description="Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name "
-        "none are in it; the offset of the first stamp if absent, else UTC.",
+    service: str | None = unset("One service or model of the trace; all together if absent.")
+    tile: Literal["repeat", "week", "none"] = default(
+        "repeat",
+        "repeat plays the whole trace again and again from the start of the run, week repeats its "
+        "whole weeks at their weekday and hour, none plays it once.",
     )
-    service: str | None = Field(
-        default=None, description="One service or model of the trace; all together if absent."
+    rate_factor: Annotated[RateFactor, SCALES] = default(1.0, "Factor on the number of requests.")
+    time_factor: RateFactor = default(
+        1.0, "Length of the trace as replayed over its length as logged."
     )
-    tile: Literal["repeat", "week", "none"] = Field(
-        default="repeat",
-        description="repeat plays the whole trace again and again from the start of the run, week "
-        "repeats its whole weeks at their weekday and hour, none plays it once.",
-    )
-    rate_factor: Annotated[RateFactor, SCALES] = Field(
-        default=1.0, description="Factor on the number of requests."
-    )
-    time_factor: RateFactor = Field(
-        default=1.0, description="Length of the trace as replayed over its length as logged."
-    )
-    zero_hour_of_week: NonNegativeFloat = Field(
-        default=0.0,
-        description="For tile: week where the trace has no dates: hour of the week of its time 0, "
-        "0 for Monday 00:00.",
+    zero_hour_of_week: NonNegativeFloat = default(
+        0.0,
+        "For tile: week where the trace has no dates: hour of the week of its time 0, 0 for "
+        "Monday 00:00.",
     )

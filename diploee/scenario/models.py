@@ -37,9 +37,11 @@ from diploee.model import (
     Model,
     Name,
     UtcOffset,
+    default,
     named_preset,
     optional,
     ranges,
+    unset,
 )
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
@@ -158,21 +160,21 @@ class Pool(Model):
     n_nodes: Annotated[PositiveInt, Field(le=MAX_NODES), SCALES] = Field(
         description="Nodes in the pool."
     )
-    scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = Field(
-        default="fifo",
+    scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = default(
+        "fifo",
+        "Queue discipline, by name or as a group of keys with its kind; fifo is strict: the head "
+        "of the queue blocks. easy lets jobs behind the head start where they do not delay it, "
+        "conservative where they delay none, sjf takes the shortest first, priority weighs "
+        "several factors.",
         validate_default=True,
-        description="Queue discipline, by name or as a group of keys with its kind; fifo is "
-        "strict: the head of the queue blocks. easy lets jobs behind the head start where they do "
-        "not delay it, conservative where they delay none, sjf takes the shortest first, "
-        "priority weighs several factors.",
     )
-    allocate: Literal["nodes", "gpus"] = Field(
-        default="nodes",
-        description="Resources of jobs: whole nodes, or gpus, so that jobs on fewer GPUs than a "
-        "node has share nodes, each on the first node with enough free ones, parts of a GPU on the "
-        "first GPU with as much free; wider jobs take whole nodes. A job on k of the g GPUs of a "
-        "node draws k/g of the profile of a node, free GPUs their part of its idle power. fifo "
-        "only; the GPUs of jobs are n_gpus of their class or those of the replayed log.",
+    allocate: Literal["nodes", "gpus"] = default(
+        "nodes",
+        "Resources of jobs: whole nodes, or gpus, so that jobs on fewer GPUs than a node has "
+        "share nodes, each on the first node with enough free ones, parts of a GPU on the first "
+        "GPU with as much free; wider jobs take whole nodes. A job on k of the g GPUs of a node "
+        "draws k/g of the profile of a node, free GPUs their part of its idle power. fifo only; "
+        "the GPUs of jobs are n_gpus of their class or those of the replayed log.",
         exclude_if=lambda value: value == "nodes",
     )
     scale_profiles: Literal["by_tdp"] | None = optional(
@@ -263,9 +265,8 @@ class NodeType(Model):
         "H100, 116 H200, 91 A100, 107 L40S, whatever the model (measured, P5 to P95 within 8 %), "
         "and the CPUs' idle power. Services with standby: warm need it."
     )
-    busy_power_factor: Annotated[float, Field(gt=0, le=1_000)] = Field(
-        default=1.0,
-        description="Factor on the profiles' power of busy nodes; 1 is as measured.",
+    busy_power_factor: Annotated[float, Field(gt=0, le=1_000)] = default(
+        1.0, "Factor on the profiles' power of busy nodes; 1 is as measured."
     )
 
     ac_power: Annotated[SerializeAsAny[AcPowerSpec], AC_POWER] | None = optional(
@@ -325,27 +326,23 @@ class Facility(Model):
 
     node_types: dict[Name, NodeType] = Field(min_length=1, description="Node types by name.")
     pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
-    rated_power_mw: Annotated[float | None, Field(gt=0, le=1_000_000), SCALES] = Field(
-        default=None,
-        description="Rated power of all devices [MW]; nodes' ratings if absent. With AC power or "
-        "stages it is no rating of the meter, which follows from the nodes' ratings: it is the "
-        "device rating of the data sheet, and sets the least swing that is counted, 1 % of it.",
+    rated_power_mw: Annotated[float | None, Field(gt=0, le=1_000_000), SCALES] = unset(
+        "Rated power of all devices [MW]; nodes' ratings if absent. With AC power or stages it is "
+        "no rating of the meter, which follows from the nodes' ratings: it is the device rating "
+        "of the data sheet, and sets the least swing that is counted, 1 % of it."
     )
-    utc_offset: UtcOffset | None = Field(
-        default="+00:00",
-        description="Fixed UTC offset of local time.",
+    utc_offset: UtcOffset | None = default(
+        "+00:00", "Fixed UTC offset of local time.", exclude_if=lambda value: value is None
+    )
+    time_zone: Annotated[str, AfterValidator(_check_time_zone)] | None = unset(
+        "Time zone such as America/Chicago, whose changes of the clock local time follows; "
+        "instead of utc_offset.",
         exclude_if=lambda value: value is None,
     )
-    time_zone: Annotated[str, AfterValidator(_check_time_zone)] | None = Field(
-        default=None,
-        description="Time zone such as America/Chicago, whose changes of the clock local time "
-        "follows; instead of utc_offset.",
-        exclude_if=lambda value: value is None,
-    )
-    stages: tuple[Annotated[SerializeAsAny[StageSpec], STAGES], ...] = Field(
-        default=(),
-        description="Equipment between the devices and the meter, from the devices on; "
-        "none: facility_power_w is the devices' power.",
+    stages: tuple[Annotated[SerializeAsAny[StageSpec], STAGES], ...] = default(
+        (),
+        "Equipment between the devices and the meter, from the devices on; none: facility_power_w "
+        "is the devices' power.",
         exclude_if=lambda value: not value,
     )
     size: Size | None = optional(
@@ -514,7 +511,7 @@ class Scenario(Model):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
         description="Short name; run folders are named after it."
     )
-    description: str = Field(default="", description="Purpose of the scenario.")
+    description: str = default("", "Purpose of the scenario.")
     facility: Facility = Field(description="The data center.")
     streams: dict[Name, JobStream] = Field(
         default_factory=dict, description="Streams of jobs by name."
@@ -530,30 +527,28 @@ class Scenario(Model):
     start: Moment = Field(
         description="Start in local time, an ISO date or time such as 2018-01-01."
     )
-    duration: Duration = Field(
-        default="1 year",
-        description="Length of the run; months and years follow the calendar, a day has 24 hours.",
+    duration: Duration = default(
+        "1 year", "Length of the run; months and years follow the calendar, a day has 24 hours."
     )
     warm_up: Duration | None = optional(
         "Time before the start that is simulated as well, such as 1 week: the run begins with the "
         "queue, jobs and instances that it leaves. The run begins empty if absent."
     )
-    resolution: ResolutionMs = Field(
-        default=60_000,
-        description="Interval of the power series as it is written, 0.1 s to 1 h.",
+    resolution: ResolutionMs = default(
+        60_000, "Interval of the power series as it is written, 0.1 s to 1 h."
     )
     step: ResolutionMs | None = optional(
         "Interval at which loads, stages, limits and batteries are computed, 0.1 s to the "
         "resolution; what is written are means of its steps. If absent, the resolution, or less "
         "where a stage or limits of the run need it."
     )
-    limits: tuple[str, ...] = Field(
-        default=(),
-        description="Limits that a run is checked against at the step that they need: names of "
-        "presets, or files of limits.",
+    limits: tuple[str, ...] = default(
+        (),
+        "Limits that a run is checked against at the step that they need: names of presets, or "
+        "files of limits.",
         exclude_if=lambda value: not value,
     )
-    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Seed of every random draw.")
+    seed: int = default(0, "Seed of every random draw.", ge=0, le=MAX_SEED)
     flexibility: Flexibility | None = optional(
         "How the facility answers the grid; it never does if absent."
     )

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from diploee.model import Kind, Kinds
+from diploee.model import Kind, Kinds, default
 
 
 class OverloadSpec(Kind):
@@ -37,9 +37,8 @@ class OverloadSpec(Kind):
 class Degrade(OverloadSpec):
     """Serve all requests at once; instances are given more than R_max where they must."""
 
-    kind: Literal["degrade"] = Field(
-        default="degrade",
-        description="Serve all requests at once, at the latency of the measured curve.",
+    kind: Literal["degrade"] = default(
+        "degrade", "Serve all requests at once, at the latency of the measured curve."
     )
     needs_throughput = True
 
@@ -51,14 +50,11 @@ class Degrade(OverloadSpec):
 class Queue(OverloadSpec):
     """Keep what is above the measured throughput waiting, first in first out, as a fluid."""
 
-    kind: Literal["queue"] = Field(
-        default="queue",
-        description="Let what is above the measured throughput wait.",
-    )
-    drain_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
-        default=60.0,
-        description="Eq. 4 counts what waits in, so that it is served within this time [s] where "
-        "nodes are free.",
+    kind: Literal["queue"] = default("queue", "Let what is above the measured throughput wait.")
+    drain_s: Annotated[float, Field(gt=0, le=86_400)] = default(
+        60.0,
+        "Eq. 4 counts what waits in, so that it is served within this time [s] where nodes are "
+        "free.",
     )
     needs_throughput = True
 
@@ -75,10 +71,7 @@ class Queue(OverloadSpec):
 class Reject(OverloadSpec):
     """Leave what is above capacity unserved: R_incomplete of Eq. 6 (section 2.3.2)."""
 
-    kind: Literal["reject"] = Field(
-        default="reject",
-        description="Leave what is above capacity unserved.",
-    )
+    kind: Literal["reject"] = default("reject", "Leave what is above capacity unserved.")
 
 
 OVERLOADS: Kinds[OverloadSpec] = Kinds("overload", OverloadSpec, "diploee.scenario.overloads")

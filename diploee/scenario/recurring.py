@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
-from diploee.model import Kinds, Model, Share, StatefulKind
+from diploee.model import Kinds, Model, Share, StatefulKind, default, unset
 
 
 class BatchSizeOptimizer(StatefulKind):
@@ -53,28 +53,26 @@ class ZeusSpec(Model):
     """Rules by which recurring jobs choose batch size and power limit."""
 
     batch_size_optimizer: Annotated[SerializeAsAny[BatchSizeOptimizer], BATCH_SIZE_OPTIMIZERS] = (
-        Field(
-            default="zeus",
+        default(
+            "zeus",
+            "How a batch size is chosen: Zeus' pruning and Thompson sampling, always the default, "
+            "the best known from the start, or an optimizer of your own: {path: module:Class, "
+            "...}.",
             validate_default=True,
-            description="How a batch size is chosen: Zeus' pruning and Thompson sampling, always "
-            "the default, the best known from the start, or an optimizer of your own: "
-            "{path: module:Class, ...}.",
         )
     )
     power_limit: (
         Annotated[SerializeAsAny[PowerLimitOptimizer], POWER_LIMIT_OPTIMIZERS]
         | Annotated[float, Field(gt=0)]
         | None
-    ) = Field(
-        default=None,
-        description="How a power limit is chosen: jit profiles the limits of a new batch size in "
-        "its first epoch, max is the highest; or a measured limit [W]. What goes with the batch "
-        "size optimizer if absent.",
+    ) = unset(
+        "How a power limit is chosen: jit profiles the limits of a new batch size in its first "
+        "epoch, max is the highest; or a measured limit [W]. What goes with the batch size "
+        "optimizer if absent."
     )
-    eta: Share = Field(default=0.5, description="Weight of energy against time in the cost, 0-1.")
-    beta: Annotated[float, Field(gt=1, le=1_000)] = Field(
-        default=2.0,
-        description="A recurrence is stopped early at this multiple of the lowest cost so far.",
+    eta: Share = default(0.5, "Weight of energy against time in the cost, 0-1.")
+    beta: Annotated[float, Field(gt=1, le=1_000)] = default(
+        2.0, "A recurrence is stopped early at this multiple of the lowest cost so far."
     )
 
     @property
@@ -88,42 +86,35 @@ class ZeusSpec(Model):
 class RecurringTraining(ZeusSpec):
     """Training jobs that recur, while an optimizer learns their best batch size and power limit."""
 
-    train: str | None = Field(
-        default=None,
-        description="Zeus' train trace (summary_train.csv), a file relative to the scenario file; "
-        "the shipped synthetic traces if absent.",
+    train: str | None = unset(
+        "Zeus' train trace (summary_train.csv), a file relative to the scenario file; the shipped "
+        "synthetic traces if absent."
     )
-    power: str | None = Field(
-        default=None, description="Zeus' power trace of one GPU model (summary_power_v100.csv)."
-    )
+    power: str | None = unset("Zeus' power trace of one GPU model (summary_power_v100.csv).")
     workloads: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = Field(
         default_factory=dict,
         description="Share of each dataset among the recurring jobs, any scale; all known datasets "
         "of the traces alike if absent.",
     )
-    recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=50, description="Recurring jobs, each with its own history of recurrences."
+    recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = default(
+        50, "Recurring jobs, each with its own history of recurrences."
     )
-    groups: str | None = Field(
-        default=None,
-        description="Alibaba group trace: submissions, groups and run time ratios from the file, "
-        "instead of the calendar; repeated until the run ends.",
+    groups: str | None = unset(
+        "Alibaba group trace: submissions, groups and run time ratios from the file, instead of "
+        "the calendar; repeated until the run ends."
     )
-    max_epochs: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        default=None,
-        description="Epochs after which a run ends that has not reached its target; each "
-        "workload's own if absent.",
+    max_epochs: Annotated[int, Field(ge=1, le=100_000)] | None = unset(
+        "Epochs after which a run ends that has not reached its target; each workload's own if "
+        "absent."
     )
-    n_nodes: PositiveInt = Field(default=1, description="Nodes of a job.")
-    gpus_per_node: PositiveInt | None = Field(
-        default=None,
-        description="GPUs of each node that draw the trace's power, in the trace's time; all of "
-        "them if absent.",
+    n_nodes: PositiveInt = default(1, "Nodes of a job.")
+    gpus_per_node: PositiveInt | None = unset(
+        "GPUs of each node that draw the trace's power, in the trace's time; all of them if absent."
     )
-    gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] = Field(
-        default=0.0,
-        description="Idle power of one GPU, which is part of the node's idle power and of the "
-        "trace's power [W].",
+    gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] = default(
+        0.0,
+        "Idle power of one GPU, which is part of the node's idle power and of the trace's power "
+        "[W].",
     )
 
     @model_validator(mode="after")

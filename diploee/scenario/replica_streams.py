@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind
+from diploee.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
 from diploee.units import whole_ms
 
 if TYPE_CHECKING:
@@ -76,20 +76,15 @@ class ReplicaModel(Model):
         "itl_fit.json, logistic_fit.json, _manifest.json), relative to the scenario file."
     )
     replicas: Annotated[NonNegativeInt, SCALES] = Field(description="Replicas at the start.")
-    ramps: tuple[ReplicaRamp, ...] = Field(
-        default=(), description="How their number changes; in the order of time."
-    )
+    ramps: tuple[ReplicaRamp, ...] = default((), "How their number changes; in the order of time.")
     batch_size: PositiveInt = Field(
         description="Batch size at the start (max_num_seqs), one of the feasible ones."
     )
-    feasible_batch_sizes: tuple[PositiveInt, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Batch sizes to choose from; those of the data's spec if absent.",
+    feasible_batch_sizes: tuple[PositiveInt, ...] | None = unset(
+        "Batch sizes to choose from; those of the data's spec if absent.", min_length=1
     )
-    itl_deadline_s: Annotated[float, Field(gt=0)] | None = Field(
-        default=None,
-        description="Highest mean inter-token latency [s]; that of the data's spec if absent.",
+    itl_deadline_s: Annotated[float, Field(gt=0)] | None = unset(
+        "Highest mean inter-token latency [s]; that of the data's spec if absent."
     )
 
     @model_validator(mode="after")
@@ -108,45 +103,40 @@ class ReplicaStream(Model):
 
     pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
     models: dict[Name, ReplicaModel] = Field(min_length=1, description="Served models by name.")
-    controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = Field(
-        default="fixed",
+    controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = default(
+        "fixed",
+        "Who chooses batch sizes: fixed keeps them, schedule changes them at given times, "
+        "feedback is a primal-dual optimizer on the signal and the latencies; or one of your own: "
+        "{path: module:Class, ...}.",
         validate_default=True,
-        description="Who chooses batch sizes: fixed keeps them, schedule changes them at given "
-        "times, feedback is a primal-dual optimizer on the signal and the latencies; or one of "
-        "your own: {path: module:Class, ...}.",
     )
-    signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = Field(
-        default=None,
-        description="Constraint on the replicas' power, such as a cap; measured in any case, "
-        "acted on by controllers that look at it.",
+    signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = unset(
+        "Constraint on the replicas' power, such as a cap; measured in any case, acted on by "
+        "controllers that look at it."
     )
-    control_interval_s: Annotated[float, Field(gt=0, le=3600)] = Field(
-        default=1.0,
-        description="Time between two decisions, and two samples of latency [s].",
+    control_interval_s: Annotated[float, Field(gt=0, le=3600)] = default(
+        1.0, "Time between two decisions, and two samples of latency [s]."
     )
-    step_s: Annotated[float, Field(gt=0, le=60)] = Field(
-        default=0.1, description="Step of the templates and of their sum [s]."
+    step_s: Annotated[float, Field(gt=0, le=60)] = default(
+        0.1, "Step of the templates and of their sum [s]."
     )
-    staggered: bool = Field(
-        default=True,
-        description="Whether every replica begins at a place of its own in its template, drawn "
-        "evenly; all at its start if not, which makes their swings add up.",
+    staggered: bool = default(
+        True,
+        "Whether every replica begins at a place of its own in its template, drawn evenly; all at "
+        "its start if not, which makes their swings add up.",
     )
     amplitude_range: tuple[
         Annotated[float, Field(ge=0, le=10)], Annotated[float, Field(ge=0, le=10)]
-    ] = Field(
-        default=(1.0, 1.0),
-        description="Least and largest factor on the power of a replica, drawn evenly.",
+    ] = default((1.0, 1.0), "Least and largest factor on the power of a replica, drawn evenly.")
+    noise_fraction: Share = default(
+        0.0,
+        "Standard deviation of the noise of each replica in each step, independent, as a part of "
+        "its power.",
     )
-    noise_fraction: Share = Field(
-        default=0.0,
-        description="Standard deviation of the noise of each replica in each step, independent, as "
-        "a part of its power.",
-    )
-    other_node_power_w: Annotated[float, Field(ge=0, le=1e9)] = Field(
-        default=0.0,
-        description="Power of a busy node besides the GPUs of its replicas [W], which benchmarks "
-        "leave out: CPU packages, GPUs without a replica.",
+    other_node_power_w: Annotated[float, Field(ge=0, le=1e9)] = default(
+        0.0,
+        "Power of a busy node besides the GPUs of its replicas [W], which benchmarks leave out: "
+        "CPU packages, GPUs without a replica.",
     )
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from diploee.clock import fixed_zone, named_zone
-from diploee.model import Model, Share
+from diploee.model import Model, Share, default
 from diploee.scenario.loading import shipped_scenarios
 from diploee.scenario.synchronous import SynchronousJob
 
@@ -23,28 +23,24 @@ FAILURES = 1.9
 class Site(Model):
     """Answers to the questions of `diploee init`."""
 
-    poi_mw: Annotated[float, Field(gt=0, le=100_000)] = Field(
-        default=20.0, description="Power at the meter with all nodes at their ratings [MW]."
+    poi_mw: Annotated[float, Field(gt=0, le=100_000)] = default(
+        20.0, "Power at the meter with all nodes at their ratings [MW]."
     )
-    training_share: Share = Field(default=0.7, description="Share of the nodes that train, 0-1.")
-    colocation_share: Share = Field(
-        default=0.0,
-        description="Share of the nodes let to tenants with jobs of their own, 0-1; those that "
-        "neither train nor are let serve requests.",
+    training_share: Share = default(0.7, "Share of the nodes that train, 0-1.")
+    colocation_share: Share = default(
+        0.0,
+        "Share of the nodes let to tenants with jobs of their own, 0-1; those that neither train "
+        "nor are let serve requests.",
     )
-    largest_job: Share = Field(
-        default=0.25,
-        description="Share of the training nodes that the largest job takes, all in step, 0-1.",
+    largest_job: Share = default(
+        0.25, "Share of the training nodes that the largest job takes, all in step, 0-1."
     )
-    occupancy: Annotated[float, Field(ge=0.01, le=0.95)] = Field(
-        default=0.65,
-        description="Mean share of the nodes beside the largest job that are busy, 0.01-0.95.",
+    occupancy: Annotated[float, Field(ge=0.01, le=0.95)] = default(
+        0.65, "Mean share of the nodes beside the largest job that are busy, 0.01-0.95."
     )
-    time_zone: str = Field(
-        default="America/Chicago", description="Time zone, or an offset such as -06:00."
-    )
-    climate: Literal["denver", "greensboro"] = Field(
-        default="greensboro", description="Weather of Denver (dry) or Greensboro (humid)."
+    time_zone: str = default("America/Chicago", "Time zone, or an offset such as -06:00.")
+    climate: Literal["denver", "greensboro"] = default(
+        "greensboro", "Weather of Denver (dry) or Greensboro (humid)."
     )
 
     @field_validator("time_zone")

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from diploee.errors import did_you_mean, one_of, shown
-from diploee.model import Model, optional
+from diploee.model import Model, default, optional, unset
 from diploee.tables import Int64Array
 from diploee.units import (
     DAYS_PER_WEEK,
@@ -309,10 +309,10 @@ class WeekToWeek(Model):
         description="Relative standard deviation of weekly means about the calendar, before "
         "the mean of their year is taken out."
     )
-    correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = Field(
-        default=0,
-        description="Time in which the correlation of the weeks' factors falls to 1/e [weeks]; 0 "
-        "draws each by itself.",
+    correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = default(
+        0,
+        "Time in which the correlation of the weeks' factors falls to 1/e [weeks]; 0 draws each "
+        "by itself.",
     )
 
 
@@ -324,26 +324,22 @@ class Calendar(Model):
     The factor of `week_to_week` is not, but over a calendar year; a target utilization is met.
     """
 
-    hour_of_week: HourOfWeekWeights | None = Field(
-        default=None, description="168 weights, Monday 00:00-01:00 first."
+    hour_of_week: HourOfWeekWeights | None = unset("168 weights, Monday 00:00-01:00 first.")
+    hour_of_day: HourOfDayWeights | None = unset("24 weights; multiplied by day_of_week.")
+    day_of_week: DayOfWeekWeights | None = unset(
+        "7 weights, Monday first; multiplied by hour_of_day."
     )
-    hour_of_day: HourOfDayWeights | None = Field(
-        default=None, description="24 weights; multiplied by day_of_week."
-    )
-    day_of_week: DayOfWeekWeights | None = Field(
-        default=None, description="7 weights, Monday first; multiplied by hour_of_day."
-    )
-    month: MonthWeights | None = Field(
-        default=None, description="12 weights, one per month; each multiplies every day of it."
+    month: MonthWeights | None = unset(
+        "12 weights, one per month; each multiplies every day of it."
     )
 
     holidays: Annotated[str, AfterValidator(_check_country)] | None = optional(
         "Country such as US, or with a subdivision such as DE-BY, whose public holidays have the "
         "hours of holiday_as; needs the package holidays."
     )
-    holiday_as: Weekday = Field(
-        default="sunday",
-        description="Day of the week whose weights hold on holidays.",
+    holiday_as: Weekday = default(
+        "sunday",
+        "Day of the week whose weights hold on holidays.",
         exclude_if=lambda value: value == "sunday",
     )
     week_to_week: WeekToWeek | None = optional("How weeks differ at random; not if absent.")

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.errors import InputError, shown
-from diploee.model import Kinds, Model, check_probabilities
+from diploee.model import Kinds, Model, check_probabilities, default, unset
 from diploee.tables import Float64Array
 
 Positive = Annotated[float, Field(gt=0)]
@@ -36,13 +36,10 @@ class Draw(Model):
 class _Numbers(Draw):
     """A continuous distribution of numbers, drawn by the inverse of its cumulative function."""
 
-    apply: Literal["set", "factor", "add"] = Field(
-        default="set",
-        description="Use of a drawn number: it is the value, multiplies it or is added to it.",
+    apply: Literal["set", "factor", "add"] = default(
+        "set", "Use of a drawn number: it is the value, multiplies it or is added to it."
     )
-    each: bool = Field(
-        default=False, description="Draw a number of its own for every element of a list."
-    )
+    each: bool = default(False, "Draw a number of its own for every element of a list.")
 
     @property
     def is_relative(self) -> bool:
@@ -108,13 +105,11 @@ class _Numbers(Draw):
 class Normal(_Numbers):
     """Normal distribution, truncated where bounds are given."""
 
-    distribution: Literal["normal"] = Field(
-        default="normal", description="The normal distribution."
-    )
+    distribution: Literal["normal"] = default("normal", "The normal distribution.")
     mean: float = Field(description="Mean, before truncation.")
     std: Positive = Field(description="Standard deviation, before truncation.")
-    low: float | None = Field(default=None, description="Lower bound.")
-    high: float | None = Field(default=None, description="Upper bound.")
+    low: float | None = unset("Lower bound.")
+    high: float | None = unset("Upper bound.")
 
     def _frozen(self, stats: Any) -> Any:
         return stats.norm(self.mean, self.std)
@@ -123,13 +118,11 @@ class Normal(_Numbers):
 class Lognormal(_Numbers):
     """Lognormal distribution, truncated where bounds are given."""
 
-    distribution: Literal["lognormal"] = Field(
-        default="lognormal", description="The lognormal distribution."
-    )
+    distribution: Literal["lognormal"] = default("lognormal", "The lognormal distribution.")
     median: Positive = Field(description="Median, before truncation.")
     sigma: Positive = Field(description="Standard deviation of the natural logarithm.")
-    low: float | None = Field(default=None, description="Lower bound.")
-    high: float | None = Field(default=None, description="Upper bound.")
+    low: float | None = unset("Lower bound.")
+    high: float | None = unset("Upper bound.")
 
     def _frozen(self, stats: Any) -> Any:
         return stats.lognorm(self.sigma, scale=self.median)
@@ -138,9 +131,7 @@ class Lognormal(_Numbers):
 class Uniform(_Numbers):
     """Uniform distribution."""
 
-    distribution: Literal["uniform"] = Field(
-        default="uniform", description="The uniform distribution."
-    )
+    distribution: Literal["uniform"] = default("uniform", "The uniform distribution.")
     low: float = Field(description="Lower bound.")
     high: float = Field(description="Upper bound.")
 
@@ -151,9 +142,7 @@ class Uniform(_Numbers):
 class Triangular(_Numbers):
     """Triangular distribution."""
 
-    distribution: Literal["triangular"] = Field(
-        default="triangular", description="The triangular distribution."
-    )
+    distribution: Literal["triangular"] = default("triangular", "The triangular distribution.")
     low: float = Field(description="Lower bound.")
     mode: float = Field(description="Most likely value.")
     high: float = Field(description="Upper bound.")
@@ -172,10 +161,10 @@ class Triangular(_Numbers):
 class Choice(Draw):
     """One of several values of any kind."""
 
-    distribution: Literal["choice"] = Field(default="choice", description="One value of a list.")
+    distribution: Literal["choice"] = default("choice", "One value of a list.")
     values: list[Any] = Field(min_length=1, description="The values.")
-    probabilities: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
-        default=None, description="Their probabilities; equal if absent."
+    probabilities: list[Annotated[float, Field(ge=0, le=1)]] | None = unset(
+        "Their probabilities; equal if absent."
     )
 
     @model_validator(mode="after")
@@ -197,9 +186,7 @@ class Choice(Draw):
 class Dirichlet(Draw):
     """Probabilities around those of the base scenario, which stay their mean and sum to 1."""
 
-    distribution: Literal["dirichlet"] = Field(
-        default="dirichlet", description="The Dirichlet distribution."
-    )
+    distribution: Literal["dirichlet"] = default("dirichlet", "The Dirichlet distribution.")
     concentration: Positive = Field(
         description="The larger, the nearer to the base: a probability p has the variance "
         "p (1 - p) / (concentration + 1)."

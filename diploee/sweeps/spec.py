@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 from diploee.errors import did_you_mean, one_of
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
-from diploee.model import MAX_SEED, Model
+from diploee.model import MAX_SEED, Model, default, unset
 from diploee.plain_data import KeyPath
 from diploee.sweeps.draws import DRAWS, Draw
 
@@ -38,15 +38,9 @@ _NOT_AN_AXIS = {
 class SweepAxis(Model):
     """A block of axes; the blocks of a sweep multiply."""
 
-    grid: Values | None = Field(
-        default=None, description="Values by dotted key; every combination is run."
-    )
-    zip: Values | None = Field(
-        default=None, description="Values by dotted key, all of one length; taken in step."
-    )
-    cases: dict[str, dict[str, Any]] | None = Field(
-        default=None, description="Named sets of values by dotted key."
-    )
+    grid: Values | None = unset("Values by dotted key; every combination is run.")
+    zip: Values | None = unset("Values by dotted key, all of one length; taken in step.")
+    cases: dict[str, dict[str, Any]] | None = unset("Named sets of values by dotted key.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> SweepAxis:
@@ -96,7 +90,7 @@ class SweepAxis(Model):
 class SweepSpec(Model):
     """Contents of a sweep file."""
 
-    description: str = Field(default="", description="Purpose of the sweep.")
+    description: str = default("", "Purpose of the sweep.")
     base: str = Field(
         description="Scenario that every run starts from: a shipped name, or a file relative to "
         "the sweep file."
@@ -104,30 +98,30 @@ class SweepSpec(Model):
     set: dict[str, Any] = Field(
         default_factory=dict, description="Values by dotted key for every run."
     )
-    axes: tuple[SweepAxis, ...] = Field(
-        default=(), description="Blocks of axes: grid, zip or cases; blocks multiply."
+    axes: tuple[SweepAxis, ...] = default(
+        (), "Blocks of axes: grid, zip or cases; blocks multiply."
     )
-    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] | None = Field(
-        default=None, description="Seeds of every point: a list, or n for 0 to n-1."
+    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] | None = unset(
+        "Seeds of every point: a list, or n for 0 to n-1."
     )
-    keep: Keep = Field(
-        default="series",
-        description="Files kept of a run: metrics (with manifest and load shape), series (also "
+    keep: Keep = default(
+        "series",
+        "Files kept of a run: metrics (with manifest and load shape), series (also "
         "facility.parquet) or all (also jobs.parquet).",
     )
     draw: dict[str, Annotated[SerializeAsAny[Draw], DRAWS]] = Field(
         default_factory=dict,
         description="Distributions by dotted key; each seed draws its own values.",
     )
-    accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = Field(
-        default=0.01,
-        description="Relative half-width of a 95 % confidence interval for which the ensemble "
-        "tells how many seeds it takes.",
+    accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = default(
+        0.01,
+        "Relative half-width of a 95 % confidence interval for which the ensemble tells how many "
+        "seeds it takes.",
     )
 
-    metrics: tuple[str, ...] = Field(
-        default=(),
-        description="Dotted keys of the metrics in tables and figures, such as "
+    metrics: tuple[str, ...] = default(
+        (),
+        "Dotted keys of the metrics in tables and figures, such as "
         "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. The files hold "
         "all.",
     )

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
 from diploee.clock import MISSING, Zone, zone_of
 from diploee.errors import Brief
 from diploee.importers.registry import FileFormat
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
+from diploee.model import unset
 from diploee.scenario.log_replay import GpusPerNode, LogReading
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 from diploee.textio.stamps import stamps
@@ -54,10 +54,9 @@ _US_PER_MS = 1000
 class JobLogOptions(LogReading):
     """How to read a job log; see `diploee.importers.read_job_log`."""
 
-    pool_gpus_per_node: GpusPerNode | None = Field(
-        default=None,
-        description="GPUs of a node of the pool that the jobs are for: taken where gpus_per_node "
-        "is absent and the log does not tell what a node is, as a header of swf does.",
+    pool_gpus_per_node: GpusPerNode | None = unset(
+        "GPUs of a node of the pool that the jobs are for: taken where gpus_per_node is absent "
+        "and the log does not tell what a node is, as a header of swf does."
     )
 
     @property

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from diploee.model import MAX_NODES, MAX_POWER_W, Choices, documented
+from diploee.model import MAX_NODES, MAX_POWER_W, Choices, default, documented, unset
 from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
 Side = Literal["ac", "dc"]
@@ -27,24 +27,18 @@ MaxGap = Annotated[
 class Reading(Choices):
     """Options of every importer."""
 
-    n_nodes: Nodes | None = Field(
-        default=None, description="Nodes of the job; what its files tell by default."
+    n_nodes: Nodes | None = unset("Nodes of the job; what its files tell by default.")
+    source: str = default("", "Where the measurement comes from.")
+    licence: str = default("unknown", "Licence of the measurement.")
+    from_s: float | None = unset("Start of what is kept, in s.")
+    to_s: float | None = unset("End of what is kept, in s.")
+    idle_w: float | None = unset("Leave out ends at or below this power of one node [W].")
+    gpu: str | None = unset(
+        "GPU whose driver gave the readings, such as A100, which says its meter; what the files "
+        "say by default."
     )
-    source: str = Field(default="", description="Where the measurement comes from.")
-    licence: str = Field(default="unknown", description="Licence of the measurement.")
-    from_s: float | None = Field(default=None, description="Start of what is kept, in s.")
-    to_s: float | None = Field(default=None, description="End of what is kept, in s.")
-    idle_w: float | None = Field(
-        default=None, description="Leave out ends at or below this power of one node [W]."
-    )
-    gpu: str | None = Field(
-        default=None,
-        description="GPU whose driver gave the readings, such as A100, which says its meter; what "
-        "the files say by default.",
-    )
-    restore: bool = Field(
-        default=False,
-        description="Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone.",
+    restore: bool = default(
+        False, "Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone."
     )
     max_gap_s: MaxGap = 3_600.0
 
@@ -53,9 +47,7 @@ class NewProfile(Reading):
     """Options of an importer of one job's logs."""
 
     workload: str = Field(description="Workload, as scenarios name it.")
-    profile_id: str | None = Field(
-        default=None, description="Id of the profile; <workload>-<nodes>n by default."
-    )
+    profile_id: str | None = unset("Id of the profile; <workload>-<nodes>n by default.")
 
     def of_nodes(self, n_nodes: int) -> tuple[str, str, int]:
         """Return id, workload and nodes of the profile."""
@@ -66,17 +58,12 @@ class NewProfile(Reading):
 class WattAMeterOptions(NewProfile):
     """Options of `import_wattameter`."""
 
-    slurm_id: str | None = Field(
-        default=None, description="Job to take from a folder that holds several."
+    slurm_id: str | None = unset("Job to take from a folder that holds several.")
+    step_ms: Step = default(PROFILE_STEP_MS, "Step of the profile in ms.")
+    averaging_window_s: Window | None = unset(
+        "Window that the driver averages over, in s; of an unknown GPU 1."
     )
-    step_ms: Step = Field(default=PROFILE_STEP_MS, description="Step of the profile in ms.")
-    averaging_window_s: Window | None = Field(
-        default=None,
-        description="Window that the driver averages over, in s; of an unknown GPU 1.",
-    )
-    max_reading_w: Power = Field(
-        default=800.0, description="Readings of a device above this are back-filled [W]."
-    )
+    max_reading_w: Power = default(800.0, "Readings of a device above this are back-filled [W].")
     counter_range_j: Annotated[float, Field(ge=1, le=MAX_POWER_W * S_PER_DAY)] = Field(
         default=65_532.610987,  # max_energy_range_uj of the measured EPYC nodes
         description="Energy at which the CPUs' counters wrap [J].",
@@ -86,12 +73,11 @@ class WattAMeterOptions(NewProfile):
 class _Averaged(NewProfile):
     """Facts of readings that files may not hold."""
 
-    add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = Field(
-        default=0.0, description="Constant added per node for what the power lacks [W]."
+    add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = default(
+        0.0, "Constant added per node for what the power lacks [W]."
     )
-    averaging_window_s: Window | None = Field(
-        default=None,
-        description="Window that the meter averages over, in s; 0 for none; else the GPU's.",
+    averaging_window_s: Window | None = unset(
+        "Window that the meter averages over, in s; 0 for none; else the GPU's."
     )
 
 
@@ -99,12 +85,10 @@ class _Averaged(NewProfile):
 class NvidiaSmiOptions(_Averaged):
     """Options of `import_nvidia_smi`."""
 
-    n_gpus: Nodes | None = Field(
-        default=None, description="GPUs in each file; by their column, else inferred by default."
-    )
-    step_ms: Step = Field(default=PROFILE_STEP_MS, description="Step of the profile in ms.")
-    max_reading_w: Power = Field(
-        default=2_500.0, description="Readings of a GPU above this are bridged as failed [W]."
+    n_gpus: Nodes | None = unset("GPUs in each file; by their column, else inferred by default.")
+    step_ms: Step = default(PROFILE_STEP_MS, "Step of the profile in ms.")
+    max_reading_w: Power = default(
+        2_500.0, "Readings of a GPU above this are bridged as failed [W]."
     )
 
 
@@ -113,32 +97,24 @@ class PlainOptions(_Averaged):
     """Options of `import_plain`."""
 
     n_nodes: Nodes = Field(description="Nodes of the job.")
-    power_boundary: str | None = Field(
-        default=None,
-        description="Boundary of the power, such as 'node AC input'; else unknown.",
+    power_boundary: str | None = unset(
+        "Boundary of the power, such as 'node AC input'; else unknown."
     )
-    sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = Field(
-        default=None,
-        description="Interval of the original readings in s; the table's step by default.",
+    sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = unset(
+        "Interval of the original readings in s; the table's step by default."
     )
-    bandwidth_hz: float | None = Field(
-        default=None,
-        description="Highest frequency that the readings support [Hz]; else worked out.",
+    bandwidth_hz: float | None = unset(
+        "Highest frequency that the readings support [Hz]; else worked out."
     )
-    time_column: str | None = Field(default=None, description="Column of the time; else by name.")
-    power_column: list[str] = Field(
-        default=[], description="Column of power; several are summed. Else by name."
+    time_column: str | None = unset("Column of the time; else by name.")
+    power_column: list[str] = default([], "Column of power; several are summed. Else by name.")
+    device_column: list[str] = default(
+        [], "Column that tells devices apart, which are summed; else by name (gpu, node)."
     )
-    device_column: list[str] = Field(
-        default=[],
-        description="Column that tells devices apart, which are summed; else by name (gpu, node).",
+    power_unit: Literal["W", "kW", "MW", "mW"] | None = unset(
+        "Unit of the power; what the column's name tells by default."
     )
-    power_unit: Literal["W", "kW", "MW", "mW"] | None = Field(
-        default=None, description="Unit of the power; what the column's name tells by default."
-    )
-    step_ms: Step | None = Field(
-        default=None, description="Step of the profile in ms; the readings' by default."
-    )
+    step_ms: Step | None = unset("Step of the profile in ms; the readings' by default.")
     max_gap_s: MaxGap = 60.0
 
 
@@ -146,14 +122,9 @@ class PlainOptions(_Averaged):
 class MLPerfOptions(Reading):
     """Options of `import_mlperf_power`."""
 
-    side: Literal["auto", "ac", "dc", "all"] = Field(
-        default="auto",
-        description="Side of the power supplies; auto takes AC where a run has both.",
+    side: Literal["auto", "ac", "dc", "all"] = default(
+        "auto", "Side of the power supplies; auto takes AC where a run has both."
     )
-    boundary: Side | None = Field(
-        default=None, description="Side of submissions whose folder does not tell it by its name."
-    )
-    gpu_tdp_w: Power | None = Field(
-        default=None, description="TDP of a GPU, in W; that of its model by default."
-    )
+    boundary: Side | None = unset("Side of submissions whose folder does not tell it by its name.")
+    gpu_tdp_w: Power | None = unset("TDP of a GPU, in W; that of its model by default.")
     max_gap_s: MaxGap = 60.0

@@ -25,7 +25,7 @@ from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Val
 from diploee.measures.voltage import ShortCircuit
 from diploee.metrics.bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.metrics.changes import Key
-from diploee.model import Model
+from diploee.model import Model, default, unset
 from diploee.profiles.meters import TRUSTED_WINDOWS
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
@@ -178,15 +178,13 @@ class Shown(Brief):
 class Amount(Model):
     """A size of power, or of its rate: the lesser of what is given; a plain number is in MW."""
 
-    mw: Positive | None = Field(default=None, description="In MW.")
-    percent_of_peak: Positive | None = Field(
-        default=None,
-        description="In percent of the contract at the point of interconnection, else of the peak "
-        "of a whole year.",
+    mw: Positive | None = unset("In MW.")
+    percent_of_peak: Positive | None = unset(
+        "In percent of the contract at the point of interconnection, else of the peak of a whole "
+        "year."
     )
-    percent_of_nominal: Positive | None = Field(
-        default=None,
-        description="In percent of the connection's contract power, else of the rated power.",
+    percent_of_nominal: Positive | None = unset(
+        "In percent of the connection's contract power, else of the rated power."
     )
 
     @model_validator(mode="before")
@@ -298,12 +296,11 @@ class LimitSpec(Model):
     needs_reactive: ClassVar[bool] = False
     is_sized_for: ClassVar[bool] = False  # a battery that holds ramps or smooths can keep it
 
-    mark: Mark | None = Field(
-        default=None,
-        description="How sure the figure is: S seen in the source, S2 in a secondary one, M from "
-        "memory, J our reading.",
+    mark: Mark | None = unset(
+        "How sure the figure is: S seen in the source, S2 in a secondary one, M from memory, J "
+        "our reading."
     )
-    note: Text = Field(default="", description="Words of the source, or how it was read.")
+    note: Text = default("", "Words of the source, or how it was read.")
 
     @property
     @abstractmethod

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from diploee.errors import InputError, shown
 from diploee.files.places import find_shipped, shipped_folder
 from diploee.metrics.limits.check import LimitSpec, Text
-from diploee.model import Kinds, Model
+from diploee.model import Kinds, Model, default
 from diploee.plain_data import checked
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 
@@ -48,15 +48,13 @@ LIMITS = _LimitKinds(
 class Limits(Model):
     """Limits on a load; every key may be left out."""
 
-    name: Text = Field(default="", description="Where the limits come from.")
-    source: Text = Field(default="", description="Document, and where it was seen.")
-    date: Text = Field(default="", description="Date of the document.")
-    status: Text = Field(default="", description="Such as 'proposed' or 'in force'.")
-    notes: tuple[Text, ...] = Field(
-        default=(), description="Omissions and assumptions of the file."
-    )
-    not_stated: tuple[Text, ...] = Field(
-        default=(), description="Quantities that the source limits without a figure that was seen."
+    name: Text = default("", "Where the limits come from.")
+    source: Text = default("", "Document, and where it was seen.")
+    date: Text = default("", "Date of the document.")
+    status: Text = default("", "Such as 'proposed' or 'in force'.")
+    notes: tuple[Text, ...] = default((), "Omissions and assumptions of the file.")
+    not_stated: tuple[Text, ...] = default(
+        (), "Quantities that the source limits without a figure that was seen."
     )
 
     @classmethod

@@ -21,7 +21,7 @@ from pydantic import Field
 from diploee import __version__
 from diploee.errors import Brief, InputError, one_of
 from diploee.files import FolderKind, remove_leftovers, writing
-from diploee.model import Model
+from diploee.model import Model, default
 from diploee.neighbours.openg2g.itl_mixture import MAX_SAMPLES, MIN_SAMPLES, ITLMixtureModel
 from diploee.neighbours.openg2g.logistic import LogisticModel
 from diploee.neighbours.openg2g.measurements import (
@@ -363,11 +363,11 @@ def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
 class InferenceDataParams(Model):
     """Settings by which traces and mixtures are compiled."""
 
-    dt_s: StepS = Field(default=0.1, description="Step of the traces [s].")
-    max_itl_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = Field(
-        default=MAX_SAMPLES, description="Latency samples of a fit; more are thinned at random."
+    dt_s: StepS = default(0.1, "Step of the traces [s].")
+    max_itl_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = default(
+        MAX_SAMPLES, "Latency samples of a fit; more are thinned at random."
     )
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Seed of the thinning.")
+    seed: Annotated[int, Field(ge=0)] = default(0, "Seed of the thinning.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import ScenarioError, one_of, shown
-from diploee.model import Model, documented
+from diploee.model import Model, default, documented, unset
 from diploee.plain_data import checked
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
 from diploee.units import whole_ms
@@ -69,37 +69,27 @@ class InferenceModelSpec(Model):
         min_length=1,
         description="Benchmark task, which sets the prompts, such as lm-arena-chat or gpqa.",
     )
-    gpus_per_replica: PositiveInt = Field(
-        default=1, description="GPUs that one replica of the model runs on."
+    gpus_per_replica: PositiveInt = default(1, "GPUs that one replica of the model runs on.")
+    tensor_parallel: PositiveInt | None = unset(
+        "GPUs that share each layer; the measured one if absent, where there is one."
     )
-    tensor_parallel: PositiveInt | None = Field(
-        default=None,
-        description="GPUs that share each layer; the measured one if absent, where there is one.",
+    expert_parallel: PositiveInt | None = unset(
+        "GPUs that share the experts of each layer; as measured if absent."
     )
-    expert_parallel: PositiveInt | None = Field(
-        default=None,
-        description="GPUs that share the experts of each layer; as measured if absent.",
+    precision: str | None = unset(
+        "Precision of the weights, such as bfloat16 or fp8; as measured if absent.", min_length=1
     )
-    precision: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Precision of the weights, such as bfloat16 or fp8; as measured if absent.",
+    itl_deadline_s: Annotated[float, Field(gt=0)] | None = unset(
+        "Highest inter-token latency to serve with [s]; or none."
     )
-    itl_deadline_s: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Highest inter-token latency to serve with [s]; or none."
+    batch_sizes: tuple[BatchSize, ...] = default(
+        (), "Batch sizes (max_num_seqs) whose measurements are taken; all if absent.", min_length=1
     )
-    batch_sizes: tuple[BatchSize, ...] = Field(
-        default=(),
-        min_length=1,
-        description="Batch sizes (max_num_seqs) whose measurements are taken; all if absent.",
+    feasible_batch_sizes: tuple[BatchSize, ...] | None = unset(
+        "Batch sizes that may be served with; all of batch_sizes if absent.", min_length=1
     )
-    feasible_batch_sizes: tuple[BatchSize, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Batch sizes that may be served with; all of batch_sizes if absent.",
-    )
-    fit_exclude_batch_sizes: tuple[BatchSize, ...] = Field(
-        default=(), description="Batch sizes left out of the logistic fits alone."
+    fit_exclude_batch_sizes: tuple[BatchSize, ...] = default(
+        (), "Batch sizes left out of the logistic fits alone."
     )
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from diploee.errors import Brief, InputError, LogFormatError
 from diploee.files import whole_file
-from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W, MAX_SEED, Model, documented
+from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W, MAX_SEED, Model, default, documented
 from diploee.neighbours.openg2g.sources.openg2g import format_columns
 from diploee.neighbours.openg2g.spec import StepS
 from diploee.profiles import PowerProfile, Provenance
@@ -47,44 +47,27 @@ class TrainingTraceParams(Model):
         If a parameter is unknown, out of range, or at odds with another.
     """
 
-    duration_s: Positive = Field(default=1000.0, description="Length of the trace [s].")
-    dt_s: StepS = Field(default=0.1, description="Step [s], a whole number of ms.")
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = Field(
-        default=2, description="Seed of all draws."
+    duration_s: Positive = default(1000.0, "Length of the trace [s].")
+    dt_s: StepS = default(0.1, "Step [s], a whole number of ms.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(2, "Seed of all draws.")
+    high_power_w: NonNegative = default(225.0, "Power of high plateaus [W].")
+    low_power_w: NonNegative = default(175.0, "Power of low plateaus [W]; not above the high.")
+    high_noise_w: NonNegative = default(
+        50.0, "Standard deviation of the noise in high plateaus, before smoothing [W]."
     )
-    high_power_w: NonNegative = Field(default=225.0, description="Power of high plateaus [W].")
-    low_power_w: NonNegative = Field(
-        default=175.0, description="Power of low plateaus [W]; not above the high."
+    low_noise_w: NonNegative = default(
+        50.0, "Standard deviation of the noise in low plateaus, before smoothing [W]."
     )
-    high_noise_w: NonNegative = Field(
-        default=50.0,
-        description="Standard deviation of the noise in high plateaus, before smoothing [W].",
+    high_plateau_s: Range = default((35.0, 40.0), "Shortest and longest high plateau [s].")
+    low_plateau_s: Range = default((10.0, 15.0), "Shortest and longest low plateau [s].")
+    dips_per_s: NonNegative = default(0.01, "Mean number of dips per second.")
+    dip_depth_w: Range = default((120.0, 125.0), "Least and greatest depth of a dip [W].")
+    dip_duration_s: Range = default(
+        (0.06, 0.14), "Shortest and longest dip [s], rounded to whole steps."
     )
-    low_noise_w: NonNegative = Field(
-        default=50.0,
-        description="Standard deviation of the noise in low plateaus, before smoothing [W].",
-    )
-    high_plateau_s: Range = Field(
-        default=(35.0, 40.0), description="Shortest and longest high plateau [s]."
-    )
-    low_plateau_s: Range = Field(
-        default=(10.0, 15.0), description="Shortest and longest low plateau [s]."
-    )
-    dips_per_s: NonNegative = Field(default=0.01, description="Mean number of dips per second.")
-    dip_depth_w: Range = Field(
-        default=(120.0, 125.0), description="Least and greatest depth of a dip [W]."
-    )
-    dip_duration_s: Range = Field(
-        default=(0.06, 0.14),
-        description="Shortest and longest dip [s], rounded to whole steps.",
-    )
-    smoothing_s: NonNegative = Field(
-        default=0.3, description="Window of the moving average [s]; 0 for none."
-    )
-    ramp_s: NonNegative = Field(
-        default=18.0, description="Time from ramp_from_w to high_power_w [s]; 0 for none."
-    )
-    ramp_from_w: NonNegative = Field(default=50.0, description="Power at the start [W].")
+    smoothing_s: NonNegative = default(0.3, "Window of the moving average [s]; 0 for none.")
+    ramp_s: NonNegative = default(18.0, "Time from ramp_from_w to high_power_w [s]; 0 for none.")
+    ramp_from_w: NonNegative = default(50.0, "Power at the start [W].")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> TrainingTraceParams:

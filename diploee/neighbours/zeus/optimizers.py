@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from diploee.model import Model, OwnKind
+from diploee.model import Model, OwnKind, default
 from diploee.neighbours.zeus.workload import TrainingWorkload, cost_per_epoch_j, oracle_pair
 from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer
 
@@ -105,14 +105,14 @@ class JitPowerLimit(PowerLimitOptimizer):
 class Prior(Model):
     """Belief about the mean cost of a batch size, and how many of its costs count."""
 
-    window: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        default=0, description="Latest costs of a batch size that count, to follow a drift; 0: all."
+    window: Annotated[int, Field(ge=0, le=1_000_000)] = default(
+        0, "Latest costs of a batch size that count, to follow a drift; 0: all."
     )
-    prior_mean_j: Annotated[float, Field(ge=0, le=1e18)] = Field(
-        default=0.0, description="Mean of the prior of a batch size's cost [J]."
+    prior_mean_j: Annotated[float, Field(ge=0, le=1e18)] = default(
+        0.0, "Mean of the prior of a batch size's cost [J]."
     )
-    prior_precision: Annotated[float, Field(ge=0, le=1e18)] = Field(
-        default=0.0, description="Inverse variance of that prior [1/J^2]; 0 is flat."
+    prior_precision: Annotated[float, Field(ge=0, le=1e18)] = default(
+        0.0, "Inverse variance of that prior [1/J^2]; 0 is flat."
     )
 
 
@@ -225,11 +225,9 @@ def cheapest_draw(arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Genera
 class ZeusBatchSize(Prior, BatchSizeOptimizer):
     """Explore from the default batch size, keep what converges, then sample among the kept."""
 
-    kind: Literal["zeus"] = Field(
-        default="zeus", description="Zeus' pruning, then Thompson sampling."
-    )
-    rounds: Annotated[int, Field(ge=2, le=100)] = Field(
-        default=2, description="Rounds of pruning, the explorations of each batch size."
+    kind: Literal["zeus"] = default("zeus", "Zeus' pruning, then Thompson sampling.")
+    rounds: Annotated[int, Field(ge=2, le=100)] = default(
+        2, "Rounds of pruning, the explorations of each batch size."
     )
     _pruning: PruningRounds = PrivateAttr()
     _arms: dict[int, GaussianArm] = PrivateAttr()
@@ -260,9 +258,9 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
 class ThompsonBatchSize(Prior, BatchSizeOptimizer):
     """Thompson sampling alone: each batch size some times in random order, then by posteriors."""
 
-    kind: Literal["thompson"] = Field(default="thompson", description="Thompson sampling alone.")
-    explorations: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=2, description="Recurrences with each batch size before posteriors are drawn from."
+    kind: Literal["thompson"] = default("thompson", "Thompson sampling alone.")
+    explorations: Annotated[int, Field(ge=1, le=1_000_000)] = default(
+        2, "Recurrences with each batch size before posteriors are drawn from."
     )
     _arms: dict[int, GaussianArm] = PrivateAttr()
     _left: dict[int, int] = PrivateAttr()

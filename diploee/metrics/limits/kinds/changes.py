@@ -33,6 +33,7 @@ from diploee.metrics.limits.check import (
     Shown,
     check_of_run,
 )
+from diploee.model import default, unset
 from diploee.scenario.times import ResolutionMs
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, S_PER_H
@@ -55,23 +56,19 @@ class RampLimit(LimitSpec):
     is_sized_for = True
 
     interval: ResolutionMs = Field(description="Length of the ramp, such as '1 min'.")
-    between: Literal["adjacent_means", "end_points"] = Field(
-        default="adjacent_means",
-        description="Values that are compared: means over the interval, or ends.",
+    between: Literal["adjacent_means", "end_points"] = default(
+        "adjacent_means", "Values that are compared: means over the interval, or ends."
     )
-    percentile: Percent | None = Field(
-        default=None,
-        description="Percentile of the sizes of all ramps that is limited, in place of the "
-        "largest; with mw_per_s or mw_per_min.",
+    percentile: Percent | None = unset(
+        "Percentile of the sizes of all ramps that is limited, in place of the largest; with "
+        "mw_per_s or mw_per_min."
     )
-    up_mw_per_s: Amount | None = Field(default=None, description="Largest rise [MW/s].")
-    down_mw_per_s: Amount | None = Field(default=None, description="Largest fall [MW/s].")
-    mw_per_s: Amount | None = Field(default=None, description="Largest change either way [MW/s].")
-    up_mw_per_min: Amount | None = Field(default=None, description="Largest rise [MW/min].")
-    down_mw_per_min: Amount | None = Field(default=None, description="Largest fall [MW/min].")
-    mw_per_min: Amount | None = Field(
-        default=None, description="Largest change either way [MW/min]."
-    )
+    up_mw_per_s: Amount | None = unset("Largest rise [MW/s].")
+    down_mw_per_s: Amount | None = unset("Largest fall [MW/s].")
+    mw_per_s: Amount | None = unset("Largest change either way [MW/s].")
+    up_mw_per_min: Amount | None = unset("Largest rise [MW/min].")
+    down_mw_per_min: Amount | None = unset("Largest fall [MW/min].")
+    mw_per_min: Amount | None = unset("Largest change either way [MW/min].")
 
     @model_validator(mode="after")
     def _some_rate(self) -> RampLimit:
@@ -213,8 +210,8 @@ class BandFilter(Band):
     """
 
     low_hz: Annotated[float, Field(ge=0.001)] = Field(description="Lower edge, 3 dB down [Hz].")
-    order: Annotated[int, Field(ge=1, le=8)] = Field(
-        default=4, description="Order at each edge: 20 dB a decade for each."
+    order: Annotated[int, Field(ge=1, le=8)] = default(
+        4, "Order at each edge: 20 dB a decade for each."
     )
 
     def sections(self, step_ms: int) -> Float64Array:
@@ -236,8 +233,8 @@ class SwingLimit(LimitSpec):
 
     window: ResolutionMs = Field(description="Length of the window, such as '10 s'.")
     max_mw: Amount = Field(description="Largest range [MW].")
-    filter: BandFilter | None = Field(
-        default=None, description="Band that the power passes before; the whole of it if absent."
+    filter: BandFilter | None = unset(
+        "Band that the power passes before; the whole of it if absent."
     )
 
     @property

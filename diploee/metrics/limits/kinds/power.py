@@ -21,6 +21,7 @@ from diploee.metrics.limits.check import (
     check_of_run,
     power_check,
 )
+from diploee.model import default, unset
 from diploee.scenario.times import ResolutionMs
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
@@ -96,8 +97,8 @@ class PeakLimit(_ClockLimit):
     key = "peaks"
 
     max_mw: Amount = Field(description="Largest power [MW].")
-    interval: ResolutionMs | None = Field(
-        default=None, description="Clock interval of the mean; the run's resolution if absent."
+    interval: ResolutionMs | None = unset(
+        "Clock interval of the mean; the run's resolution if absent."
     )
 
     @property
@@ -143,11 +144,9 @@ class LoadFactorLimit(_ClockLimit):
     key = "load_factor"
 
     min: Annotated[float, Field(gt=0, le=1)] = Field(description="Least load factor [1].")
-    of: Literal["peak", "nominal"] = Field(
-        default="peak", description="Own maximum demand, or nominal power."
-    )
-    interval: ResolutionMs = Field(
-        default=QUARTER_MS, description="Clock interval of the maximum demand, '15 min' if absent."
+    of: Literal["peak", "nominal"] = default("peak", "Own maximum demand, or nominal power.")
+    interval: ResolutionMs = default(
+        QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
     )
 
     @property
@@ -188,8 +187,8 @@ class MinimumTakeLimit(_ClockLimit):
     key = "minimum_take"
 
     min_mw: Amount = Field(description="Least demand [MW], such as {percent_of_nominal: 85}.")
-    interval: ResolutionMs = Field(
-        default=QUARTER_MS, description="Clock interval of the maximum demand, '15 min' if absent."
+    interval: ResolutionMs = default(
+        QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
     )
 
     @property
@@ -230,8 +229,8 @@ class PowerFactorLimit(_Reactive):
 
     key = "power_factor"
 
-    min_lagging: Factor = Field(default=None, description="Least while drawing reactive power [1].")
-    min_leading: Factor = Field(default=None, description="Least while giving reactive power [1].")
+    min_lagging: Factor = unset("Least while drawing reactive power [1].")
+    min_leading: Factor = unset("Least while giving reactive power [1].")
 
     @model_validator(mode="after")
     def _some(self) -> PowerFactorLimit:
@@ -270,8 +269,8 @@ class ReactivePowerLimit(_Reactive):
 
     key = "reactive_power"
 
-    min_mvar: float | None = Field(default=None, description="Least, negative when given [Mvar].")
-    max_mvar: float | None = Field(default=None, description="Most [Mvar].")
+    min_mvar: float | None = unset("Least, negative when given [Mvar].")
+    max_mvar: float | None = unset("Most [Mvar].")
 
     @model_validator(mode="after")
     def _some(self) -> ReactivePowerLimit:

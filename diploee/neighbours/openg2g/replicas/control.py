@@ -39,7 +39,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, model_validator
 
 from diploee.errors import Brief, InputError, one_of
-from diploee.model import SCALES, Model, Name, OwnKind, uncertain
+from diploee.model import SCALES, Model, Name, OwnKind, default, uncertain, unset
 from diploee.neighbours.openg2g import ServingFits
 from diploee.scenario.replica_streams import BatchControllerSpec, ReplicaSignalSpec
 from diploee.units import S_PER_DAY, W_PER_MW
@@ -109,21 +109,19 @@ class _Served:
 class FeedbackSpec(BatchControllerSpec):
     """A primal-dual optimizer of throughput under the signal and the deadlines."""
 
-    kind: Literal["feedback"] = Field(
-        default="feedback", description="Online feedback optimization."
-    )
-    throughput_weight: Weight = Field(default=1.0, description="w, weight of throughput.")
+    kind: Literal["feedback"] = default("feedback", "Online feedback optimization.")
+    throughput_weight: Weight = default(1.0, "w, weight of throughput.")
     primal_step: Gain = uncertain(0.1, "alpha, step of log2 of the batch size", (0.05, 0.2))
     dual_step: Gain = uncertain(0.5, "rho, step of the prices of constraints", (0.25, 1))
     damping: Weight = uncertain(20.0, "kappa, answer to an excess at once", (10, 40))
-    switching_weight: Weight = Field(
-        default=0.0, description="gamma, against going on in the direction of the last step."
+    switching_weight: Weight = default(
+        0.0, "gamma, against going on in the direction of the last step."
     )
 
-    raise_after_s: Annotated[float, Field(ge=0, le=S_PER_DAY)] = Field(
-        default=0.0,
-        description="Least time at a batch size before a larger one is taken [s]; smaller ones are "
-        "taken at once. 0 lets sizes alternate with every control interval.",
+    raise_after_s: Annotated[float, Field(ge=0, le=S_PER_DAY)] = default(
+        0.0,
+        "Least time at a batch size before a larger one is taken [s]; smaller ones are taken at "
+        "once. 0 lets sizes alternate with every control interval.",
     )
     _served: dict[str, _Served] = PrivateAttr(default_factory=dict)
     _price: dict[str, float] = PrivateAttr(default_factory=dict)
@@ -179,7 +177,7 @@ class FeedbackSpec(BatchControllerSpec):
 class FixedSpec(BatchControllerSpec):
     """The batch sizes of the start."""
 
-    kind: Literal["fixed"] = Field(default="fixed", description="Batch sizes stay as they are.")
+    kind: Literal["fixed"] = default("fixed", "Batch sizes stay as they are.")
 
 
 class BatchChange(Model):
@@ -194,7 +192,7 @@ class BatchChange(Model):
 class ScheduleSpec(BatchControllerSpec):
     """Batch sizes that change at given times."""
 
-    kind: Literal["schedule"] = Field(default="schedule", description="Changes at given times.")
+    kind: Literal["schedule"] = default("schedule", "Changes at given times.")
     changes: tuple[BatchChange, ...] = Field(min_length=1, description="Changes and their times.")
     _left: list[BatchChange] = PrivateAttr(default_factory=list)
 
@@ -228,15 +226,15 @@ class CapStep(Model):
     """A cap from a time on."""
 
     since_s: Seconds = Field(description="Since when, from the start of the run [s].")
-    mw: Annotated[float, Field(gt=0, le=1e6), SCALES] | None = Field(
-        default=None, description="Highest mean power of a control interval [MW]; none if absent."
+    mw: Annotated[float, Field(gt=0, le=1e6), SCALES] | None = unset(
+        "Highest mean power of a control interval [MW]; none if absent."
     )
 
 
 class CapSpec(ReplicaSignalSpec):
     """A cap on the power of all replicas' GPUs, given in steps."""
 
-    kind: Literal["cap"] = Field(default="cap", description="A cap on power.")
+    kind: Literal["cap"] = default("cap", "A cap on power.")
     steps: tuple[CapStep, ...] = Field(min_length=1, description="The cap from when on.")
 
     @model_validator(mode="after")
