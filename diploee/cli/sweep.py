@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated
@@ -60,6 +61,20 @@ class Running(Model):
     as_json: bool = default(False, "Print the outcome as JSON.")
 
 
+class Spread(Running):
+    """How many seeds an ensemble has, and what they draw."""
+
+    seeds: Annotated[int, Field(ge=2)] | None = unset("Number of seeds; 20 for a scenario.")
+    accuracy: float | None = unset(
+        "Relative half-width of a 95 % confidence interval to count the seeds for."
+    )
+    assumed: bool = default(
+        False,
+        "Each seed also draws the numbers that the scenario leaves to assumptions, within their "
+        "ranges.",
+    )
+
+
 @options(out="--out DIR_OR_URL")
 def sweep_command(
     file: Annotated[
@@ -74,18 +89,16 @@ def sweep_command(
 ) -> None:
     """Run a scenario many times, over values of its keys; resume where it stopped."""
     sweep = load_sweep(file)
-    if running.dry_run:
-        _forecast(sweep, running)
-        return
-    result = _run(sweep, running)
-    if not running.quiet and not running.as_json:
+
+    def show(result: SweepResult) -> None:
         show_sweep(sweep, result)
         if sweep.spec.draw and result.ensemble is not None:
             show_ensemble(result.ensemble)
-    _end(result, running)
+
+    _do(sweep, running, show)
 
 
-@options(out="--out DIR_OR_URL")
+@options(out="--out DIR_OR_URL", seeds="--seeds --runs")
 def ensemble_command(
     scenario: Annotated[
         str,
@@ -94,36 +107,27 @@ def ensemble_command(
             autocompletion=shipped_names("scenario", "sweep"),
         ),
     ],
-    running: Running,
-    seeds: Annotated[
-        int | None,
-        typer.Option("--seeds", "--runs", min=2, help="Number of seeds; 20 for a scenario."),
-    ] = None,
-    accuracy: Annotated[
-        float | None,
-        typer.Option(
-            help="Relative half-width of a 95 % confidence interval to count the seeds for."
-        ),
-    ] = None,
-    assumed: Annotated[
-        bool,
-        typer.Option(
-            "--assumed",
-            help="Each seed also draws the numbers that the scenario leaves to assumptions, within "
-            "their ranges.",
-        ),
-    ] = False,
+    running: Spread,
 ) -> None:
     """Run a scenario with many seeds, to see how far its results scatter and why."""
-    sweep = load_ensemble(scenario, seeds, accuracy, assumed, running.profiles)
+
+    def show(result: SweepResult) -> None:
+        if result.ensemble is not None:
+            show_ensemble(result.ensemble)
+        show_failures(result)
+
+    of = (running.seeds, running.accuracy, running.assumed, running.profiles)
+    _do(load_ensemble(scenario, *of), running, show)
+
+
+def _do(sweep: Sweep, running: Running, show: Callable[[SweepResult], None]) -> None:
+    """Forecast a sweep, or run it, show it and say what failed."""
     if running.dry_run:
         _forecast(sweep, running)
         return
     result = _run(sweep, running)
     if not running.quiet and not running.as_json:
-        if result.ensemble is not None:
-            show_ensemble(result.ensemble)
-        show_failures(result)
+        show(result)
     _end(result, running)
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from diploee.cli.display import show_table
 from diploee.cli.options import Json, options, print_result
 from diploee.errors import InputError, WorkloadError, one_of, shown
-from diploee.model import MAX_SEED, Model, default
+from diploee.model import MAX_SEED, Model, default, unset
 from diploee.neighbours.zeus import (
     Savings,
     TrainingTraces,
@@ -39,11 +39,28 @@ from diploee.plain_data import checked
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 
-class RecurrenceOptions(Model):
-    """Number of recurrences of each workload."""
+class Recurrences(Model):
+    """Workloads to simulate, and the optimizers that take part."""
 
-    recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = default(
-        40, "Recurrences of each workload."
+    gpu: str | None = unset("GPU model, such as v100.")
+    workload: tuple[str, ...] = default(
+        (), "Dataset of a workload; may be repeated. All known ones by default."
+    )
+    optimizer: str = default(
+        "zeus", f"Optimizer of the batch size: {one_of(BATCH_SIZE_OPTIMIZERS)}."
+    )
+    power_limit_optimizer: str | None = unset(
+        f"Optimizer of the power limit: {one_of(POWER_LIMIT_OPTIMIZERS)}; by default what goes "
+        "with --optimizer."
+    )
+    power_limit: float | None = unset("A fixed power limit in watts, one that was measured.")
+    batch_size: int | None = unset("Default batch size instead of the workload's own.")
+    target: float | None = unset("Target metric instead of the workload's own.")
+    eta: float = default(0.5, "Weight of energy in the cost, 0 to 1.")
+    beta: float = default(2.0, "Early stop at this multiple of the lowest cost.")
+    groups: Path | None = unset("Alibaba group trace, CSV; its starts instead of --recurrences.")
+    recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] | None = unset(
+        "Recurrences of each workload; 40 by default."
     )
     seeds: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = default(
         20, "Histories of each workload."
@@ -51,81 +68,41 @@ class RecurrenceOptions(Model):
     seed: Annotated[int, Field(ge=0, le=MAX_SEED - MAX_RECURRENCES)] = default(
         0, "Seed of the first history."
     )
+    savings: bool = default(False, "Only what the knobs can save, without simulating.")
 
 
-@options()
+@options(optimizer="--optimizer NAME", power_limit_optimizer="--power-limit-optimizer NAME")
 def zeus_command(
-    ctx: typer.Context,
-    simulation: RecurrenceOptions,
+    asked: Recurrences,
     train_csv: Annotated[
-        Path | None,
-        typer.Argument(help="summary_train.csv; the shipped SYNTHETIC traces without."),
+        Path | None, typer.Argument(help="summary_train.csv; the shipped SYNTHETIC traces without.")
     ] = None,
     power_csv: Annotated[
         Path | None, typer.Argument(help="summary_power_<gpu>.csv, or a folder of them.")
     ] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPU model, such as v100.")] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(help="Dataset of a workload; may be repeated. All known ones by default."),
-    ] = None,
-    optimizer: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"Optimizer of the batch size: {one_of(BATCH_SIZE_OPTIMIZERS)}."
-        ),
-    ] = "zeus",
-    power_limit_optimizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Optimizer of the power limit: {one_of(POWER_LIMIT_OPTIMIZERS)}; by default what "
-            "goes with --optimizer.",
-        ),
-    ] = None,
-    power_limit: Annotated[
-        float | None, typer.Option(help="A fixed power limit in watts, one that was measured.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Default batch size instead of the workload's own.")
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option(help="Target metric instead of the workload's own.")
-    ] = None,
-    eta: Annotated[float, typer.Option(help="Weight of energy in the cost, 0 to 1.")] = 0.5,
-    beta: Annotated[
-        float, typer.Option(help="Early stop at this multiple of the lowest cost.")
-    ] = 2.0,
-    groups: Annotated[
-        Path | None,
-        typer.Option(help="Alibaba group trace, CSV; its starts instead of --recurrences."),
-    ] = None,
-    savings: Annotated[
-        bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Simulate training jobs that recur and learn to save energy, as Zeus has them.
 
     Without files it runs on SYNTHETIC traces, which no one measured (profiles/zeus).
     """
-    source = ctx.get_parameter_source("recurrences")
-    if groups is not None and source is not None and source.name == "COMMANDLINE":
+    limit, eta = asked.power_limit, asked.eta
+    if asked.groups is not None and asked.recurrences is not None:
         raise InputError("--groups and --recurrences: expected one of them")
-    if power_limit is not None and power_limit_optimizer is not None:
+    if limit is not None and asked.power_limit_optimizer is not None:
         raise InputError("--power-limit and --power-limit-optimizer: expected one of them")
-    spec = _spec(optimizer, power_limit_optimizer or power_limit, eta, beta)
-    traces = _traces(train_csv, power_csv, gpu)
+    spec = _spec(asked.optimizer, asked.power_limit_optimizer or limit, eta, asked.beta)
+    traces = _traces(train_csv, power_csv, asked.gpu)
     try:
         chosen = chosen_workloads(
-            traces, workload or (), target_metric=target, default_batch_size=batch_size
+            traces, asked.workload, target_metric=asked.target, default_batch_size=asked.batch_size
         )
     except WorkloadError as error:
-        asked = {"--target": target, "--batch-size": batch_size}
-        named = [f"{option} {shown(value)}" for option, value in asked.items() if value is not None]
+        given = {"--target": asked.target, "--batch-size": asked.batch_size}
+        named = [f"{option} {shown(value)}" for option, value in given.items() if value is not None]
         raise WorkloadError(f"{', '.join(named)}: {error}" if named else str(error)) from error
     found = {one.name: (best_savings(one, 1.0), best_savings(one, eta)) for one in chosen}
-    result = None if savings else _simulated(traces, chosen, spec, groups, simulation)
+    result = None if asked.savings else _simulated(traces, chosen, spec, asked)
     summaries = None if result is None else summarize(chosen, result, eta)
     left_out = _left_out(traces, chosen, result)
     if as_json:
@@ -177,13 +154,12 @@ def _simulated(
     traces: TrainingTraces,
     chosen: list[TrainingWorkload],
     spec: ZeusSpec,
-    groups: Path | None,
-    simulation: RecurrenceOptions,
+    asked: Recurrences,
 ) -> pd.DataFrame:
-    seeds = range(simulation.seed, simulation.seed + simulation.seeds)
-    if groups is None:
-        return simulate_sequence(chosen, spec, simulation.recurrences, seeds)
-    return simulate_groups(chosen, read_groups(groups, traces.datasets), spec, seeds)
+    seeds = range(asked.seed, asked.seed + asked.seeds)
+    if asked.groups is None:
+        return simulate_sequence(chosen, spec, asked.recurrences or 40, seeds)
+    return simulate_groups(chosen, read_groups(asked.groups, traces.datasets), spec, seeds)
 
 
 def _savings_rows(
@@ -198,10 +174,10 @@ def _savings_rows(
     )
     rows = []
     for workload in chosen:
-        default = default_pair(workload, spec.eta)
+        base = default_pair(workload, spec.eta)
         cells: list[Any] = [
             workload.name,
-            f"{default.batch_size}, {default.power_limit_w:g} W",
+            f"{base.batch_size}, {base.power_limit_w:g} W",
         ]
         for savings in found[workload.name]:
             parts = (savings.power_limit_only, savings.batch_size_only, savings.both)
