@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.fragment import give_fragment
 from diploee.cli.options import (
     Force,
     Fragment,
     Json,
     Profiles,
     as_option,
+    give_fragment,
     options,
 )
 from diploee.errors import one_of

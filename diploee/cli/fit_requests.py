@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import Field
 
-from diploee.cli.fragment import give_fragment
-from diploee.cli.options import Force, Fragment, Json, as_option, options
+from diploee.cli.options import Force, Fragment, Json, as_option, give_fragment, options
 from diploee.clock import zone_of
 from diploee.errors import InputError, one_of
 from diploee.importers import read_request_trace

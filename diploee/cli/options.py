@@ -56,6 +56,24 @@ def print_written(paths: Iterable[Path], as_json: bool, quiet: bool = False) -> 
     print_result({"written": places}, places, as_json=as_json, quiet=quiet)
 
 
+def give_fragment(
+    text: str,
+    out: Path | None,
+    force: bool,
+    data: Callable[[], dict[str, Any]] | None,
+    lines: Callable[[], Iterable[str]],
+) -> None:
+    """Write a fragment of a scenario where it was asked for; print the rest."""
+    from diploee.learn.fragment import write_fragment
+
+    write_fragment(text, out, force)
+    if data is None and out is None:
+        typer.echo(text, nl=False)
+    else:
+        content, said = (data(), ()) if data else ({}, [*lines(), f"Written: {out}"])
+        print_result(content, said, as_json=data is not None)
+
+
 def as_option(name: str) -> str:
     """Return how the command line calls an argument of Python."""
     return f"--{name.replace('_', '-')}"

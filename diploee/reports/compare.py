@@ -27,11 +27,6 @@ class MetricRow:
     values: tuple[float | None, ...]  # as stored, a value per run; None where a run has none
     bounds: tuple[bool, ...] = ()  # whether each is a lower bound
 
-    @property
-    def is_equal(self) -> bool:
-        """Whether all runs have the same value."""
-        return len(set(self.values)) == 1
-
     def change(self, run: int) -> float | None:
         """Return how far a run's value lies from the first's, as a fraction of that."""
         first, value = self.values[0], self.values[run]

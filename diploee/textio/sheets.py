@@ -41,10 +41,6 @@ class Sheet:
         """Place of the header, for an error."""
         return f"{self.path}:{self.layout.header_line}"
 
-    def first_of(self, names: Sequence[str]) -> str | None:
-        """Return the first of some names that a column has, None where there is none."""
-        return next((name for name in names if name in self.names), None)
-
     def read(self, wanted: Mapping[str, str] | Sequence[str], what: str = "the table") -> ReadTable:
         """Read columns as text."""
         names = wanted if isinstance(wanted, Mapping) else {name: name for name in wanted}

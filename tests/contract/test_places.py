@@ -284,6 +284,7 @@ READING = (
     "profiles check {site}/library",
     "profiles compare {site}/library {site}/library",
     "weather {site}/weather.epw",
+    "recurring --recurrences 2 --seeds 1",
 )
 """Commands that print a result, beside those that write one."""
 NO_RESULT = {"scenarios show", "schema", "profiles record"}

@@ -11,7 +11,6 @@ import numpy as np
 from job_log_writers import JOBS, WRITERS, LogWriter
 
 from diploee.importers import read_job_log, read_request_trace
-from diploee.importers.cooling_points import read_cooling_points
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.plain import import_plain
@@ -20,9 +19,9 @@ from diploee.importers.power_logs.wattameter import (
     import_wattameter,
     parse_log,
 )
-from diploee.importers.reactive_tables import read_reactive_table
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
+from diploee.importers.site_tables import read_cooling_points, read_reactive_table
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.neighbours.openg2g import TrainingTrace

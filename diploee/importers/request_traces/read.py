@@ -8,7 +8,8 @@ from pathlib import Path
 from diploee.clock import zone_of
 from diploee.errors import InputError, LogFormatError, one_of, shown
 from diploee.importers.registry import Formats
-from diploee.importers.request_traces import azure_llm, burstgpt, mooncake, plain_csv, servegen
+from diploee.importers.request_traces import mooncake, plain_csv, servegen
+from diploee.importers.request_traces.published_csv import AZURE_LLM, BURSTGPT
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.request_traces.totals import TraceFormat, TraceReader
 from diploee.loads.services.request_trace import RequestTrace
@@ -17,7 +18,7 @@ from diploee.textio.text import first_block
 from diploee.units import MS_PER_S
 
 TRACE_FORMATS: Formats[TraceReader] = Formats(
-    "trace", (m.FORMAT for m in (azure_llm, burstgpt, mooncake, servegen, plain_csv))
+    "trace", (AZURE_LLM, BURSTGPT, *(m.FORMAT for m in (mooncake, servegen, plain_csv)))
 )
 """The formats by name; of several that recognise a file the first is taken."""
 
