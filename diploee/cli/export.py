@@ -16,13 +16,7 @@ from diploee.progress import Progress
 
 @options(first="--from", until="--to", event_window="--event-window --zoom")
 def export_command(
-    format_name: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT",
-            help=f"{one_of(FORMATS)}.",
-        ),
-    ],
+    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help=f"{one_of(FORMATS)}.")],
     run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
     chosen: Options,
     out: Annotated[

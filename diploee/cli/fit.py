@@ -8,15 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.options import (
-    Force,
-    Fragment,
-    Json,
-    Profiles,
-    as_option,
-    give_fragment,
-    options,
-)
+from diploee.cli.options import Force, Fragment, Json, Profiles, as_option, give_fragment, options
 from diploee.errors import one_of
 from diploee.importers.job_logs import JOB_LOG_FORMATS
 from diploee.learn.fragment import check_place
@@ -34,10 +26,7 @@ def fit_command(
     choices: JobFitOptions,
     log_format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            help=f"{one_of(JOB_LOG_FORMATS)}; recognised by content.",
-        ),
+        typer.Option("--format", help=f"{one_of(JOB_LOG_FORMATS)}; recognised by content."),
     ] = None,
     workload: Annotated[
         str | None,

@@ -38,8 +38,7 @@ def limits_command(
     fail: Annotated[
         bool,
         typer.Option(
-            "--fail",
-            help="Exit with 3 if a limit is not met, else with 4 if one is inconclusive.",
+            "--fail", help="Exit with 3 if a limit is not met, else with 4 if one is inconclusive."
         ),
     ] = False,
     as_json: Json = False,

@@ -157,10 +157,7 @@ def _import_nlr_genai_command(
 
     against_library = ProfileLibrary.open(against)
     done = import_nlr_genai(
-        folder,
-        out,
-        force=force,
-        progress=Progress() if quiet or as_json else ProgressBars(),
+        folder, out, force=force, progress=Progress() if quiet or as_json else ProgressBars()
     )
     if as_json:
         content = asdict(done)

@@ -10,15 +10,7 @@ from typing import Annotated
 import typer
 
 from diploee.cli.display import ProgressBars, show_lines
-from diploee.cli.options import (
-    MOMENTS,
-    Force,
-    Json,
-    Profiles,
-    Quiet,
-    place_option,
-    print_result,
-)
+from diploee.cli.options import MOMENTS, Force, Json, Profiles, Quiet, place_option, print_result
 from diploee.cli.run import AT_MOST_MIN, SetOption
 from diploee.drawing.pictures import write_picture
 from diploee.dynamics import ride_through

@@ -151,10 +151,7 @@ def _traces(train_csv: Path | None, power_csv: Path | None, gpu: str | None) -> 
 
 
 def _simulated(
-    traces: TrainingTraces,
-    chosen: list[TrainingWorkload],
-    spec: ZeusSpec,
-    asked: Recurrences,
+    traces: TrainingTraces, chosen: list[TrainingWorkload], spec: ZeusSpec, asked: Recurrences
 ) -> pd.DataFrame:
     seeds = range(asked.seed, asked.seed + asked.seeds)
     if asked.groups is None:
@@ -175,10 +172,7 @@ def _savings_rows(
     rows = []
     for workload in chosen:
         base = default_pair(workload, spec.eta)
-        cells: list[Any] = [
-            workload.name,
-            f"{base.batch_size}, {base.power_limit_w:g} W",
-        ]
+        cells: list[Any] = [workload.name, f"{base.batch_size}, {base.power_limit_w:g} W"]
         for savings in found[workload.name]:
             parts = (savings.power_limit_only, savings.batch_size_only, savings.both)
             cells += [100 * part.fraction for part in parts]

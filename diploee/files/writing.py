@@ -255,10 +255,7 @@ def whole_file(
 
 @contextmanager
 def whole_folder(
-    place: Path | str,
-    force: bool = False,
-    *,
-    kind: FolderKind | None = None,
+    place: Path | str, force: bool = False, *, kind: FolderKind | None = None
 ) -> Iterator[Path]:
     """Give a hidden folder to write to, and put it in its place when all went well."""
     with writing(force) as new:

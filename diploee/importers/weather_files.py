@@ -18,13 +18,7 @@ import numpy as np
 
 from diploee.errors import LogFormatError, one_line
 from diploee.facility.psychrometrics import saturation_pressure_pa, wet_bulb_c
-from diploee.facility.weather import (
-    DAYS_BEFORE_MONTH,
-    LEAP_DAY,
-    LEAP_DAYS,
-    SunYear,
-    WeatherYear,
-)
+from diploee.facility.weather import DAYS_BEFORE_MONTH, LEAP_DAY, LEAP_DAYS, SunYear, WeatherYear
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.source import read_bytes, unpacked
 from diploee.textio.text import Text, text_of

@@ -24,12 +24,7 @@ from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
 from diploee.model import Choices, default, unset
 from diploee.scenario import Calendar
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import (
-    DAYS_PER_WEEK,
-    HOURS_PER_DAY,
-    HOURS_PER_WEEK,
-    MONTHS_PER_YEAR,
-)
+from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
 
 MIN_SIGHTINGS = 2
 """Times that an hour of the week (or of the day) must have been observed to get its own weight."""

@@ -152,10 +152,7 @@ def fit_weeks(
 
 
 def _likelihood(
-    ratio: Float64Array,
-    week: Int64Array,
-    noise: Float64Array,
-    correlation_weeks: float,
+    ratio: Float64Array, week: Int64Array, noise: Float64Array, correlation_weeks: float
 ) -> Float64Array:
     """Return the restricted log-likelihood for every standard deviation of `_STDS`.
 

@@ -18,12 +18,7 @@ from diploee.metrics.at_step import STEP_METRICS
 from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
-from diploee.metrics.changes import (
-    HISTOGRAM_METRICS,
-    RAINFLOW_METRICS,
-    RAMP_METRICS,
-    SWING_METRICS,
-)
+from diploee.metrics.changes import HISTOGRAM_METRICS, RAINFLOW_METRICS, RAMP_METRICS, SWING_METRICS
 from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, UTILIZATION_METRICS
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS

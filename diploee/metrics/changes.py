@@ -31,11 +31,7 @@ class Extreme(NamedTuple):
     after: Span
 
 
-RAMP_MS = (
-    *(n * MS_PER_S for n in (2, 10)),
-    *(n * MS_PER_MIN for n in (1, 5, 10, 15)),
-    MS_PER_H,
-)
+RAMP_MS = (*(n * MS_PER_S for n in (2, 10)), *(n * MS_PER_MIN for n in (1, 5, 10, 15)), MS_PER_H)
 """Lengths of the ramps that are reported [ms]."""
 
 SWING_MS = (2 * MS_PER_S, 10 * MS_PER_S, MS_PER_MIN)
@@ -132,10 +128,7 @@ class Changes:
         no_ramps = self._no_ramps | {n: short for n, seen in found.items() if not seen.count}
         short = "the run is shorter"
         no_ranges = self._no_ranges | {n: short for n, seen in ranges.items() if not seen.count}
-        head = {
-            "resolution_s": self._clock.step_s,
-            "percentile_relative_error": RELATIVE_ERROR,
-        }
+        head = {"resolution_s": self._clock.step_s, "percentile_relative_error": RELATIVE_ERROR}
         return {
             "ramps": {
                 "definition": "difference of the means of two adjacent intervals, sliding by the "

@@ -18,7 +18,7 @@ REPLICA_COLUMNS = (
 )
 """Columns that each model of a replica stream adds to the series."""
 SIGNAL_COLUMNS = {
-    "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),),
+    "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),)
 }
 """Columns that each replica stream with a signal adds."""
 

@@ -51,11 +51,7 @@ def day_grid(
 
 
 def by_time(
-    local_ms: Int64Array,
-    values: Values,
-    period_ms: int,
-    bin_ms: int,
-    levels: Sequence[float] = (),
+    local_ms: Int64Array, values: Values, period_ms: int, bin_ms: int, levels: Sequence[float] = ()
 ) -> tuple[Int64Array, npt.NDArray[np.float32]]:
     """Return times of day or of week [ms], and in rows the mean and the quantiles of all there.
 

@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import instant_ms
-from diploee.drawing.charts import (
-    INK,
-    MUTED,
-    PALETTE,
-    Array,
-    Axis,
-    Chart,
-    Line,
-    Panel,
-    colour,
-)
+from diploee.drawing.charts import INK, MUTED, PALETTE, Array, Axis, Chart, Line, Panel, colour
 from diploee.metrics.flexibility import BASELINE
 from diploee.outputs.words import interval, moment
 from diploee.reports.aggregate import means

@@ -40,10 +40,7 @@ SHARE = 0.9
 
 _LIMITS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 
 _INTERRUPTS = {

@@ -38,13 +38,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.tables import arrow_numbers, as_numpy
-from diploee.textio.tables import (
-    REPEATED_HEADER,
-    TRUNCATED,
-    Layout,
-    header_words,
-    read_header,
-)
+from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, Layout, header_words, read_header
 from diploee.textio.text import Text
 from diploee.textio.values import ids, labels, numbers
 

@@ -19,8 +19,7 @@ from diploee.textio.sheets import sheet_text
 from diploee.textio.text import Text
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
-    "job log",
-    (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv)),
+    "job log", (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv))
 )
 """The formats by name; of several that recognise a file the first is taken."""
 

@@ -166,10 +166,7 @@ def _times(
 
 
 def _nodes(
-    table: ReadTable,
-    header: _Header,
-    options: JobLogOptions,
-    n_fields: int,
+    table: ReadTable, header: _Header, options: JobLogOptions, n_fields: int
 ) -> tuple[dict[str, Float64Array], str]:
     """Return the counts of a log's jobs, and what was taken as a node."""
     allocated, requested = (numbers(table, key, COUNT) for key in ("processors", "requested"))

@@ -39,12 +39,7 @@ from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.plain_data import Record, parse_json, read_json
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.meters import known_meter
-from diploee.profiles.profile import (
-    NODE_AC_POWER,
-    NODE_DC_POWER,
-    UNKNOWN_BOUNDARY,
-    PowerProfile,
-)
+from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER, UNKNOWN_BOUNDARY, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
 from diploee.textio.text import Text, read_text
 

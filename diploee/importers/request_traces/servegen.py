@@ -36,12 +36,7 @@ from diploee.importers.request_traces.counts import (
 )
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat, check_span
-from diploee.loads.import_counts import (
-    STRAY,
-    STRAY_GAP_MS,
-    ImportCounts,
-    believed_span,
-)
+from diploee.loads.import_counts import STRAY, STRAY_GAP_MS, ImportCounts, believed_span
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.plain_data import parse_json
 from diploee.tables import BoolArray, Float64Array, Int64Array

@@ -307,9 +307,7 @@ def csv_format(
         return {column.casefold() for column in columns.values()} <= header_words(text)
 
     def rows(
-        first: Text,
-        blocks: Iterator[Text],
-        options: TraceOptions,
+        first: Text, blocks: Iterator[Text], options: TraceOptions
     ) -> tuple[Iterator[RequestRows], Rules]:
         layout = read_header(first)
         layout.require(first.path, columns.values(), title)

@@ -10,13 +10,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from diploee.errors import Brief
-from diploee.learn.calendar import (
-    CalendarFit,
-    FitChoices,
-    fit_calendar,
-    month_limits,
-    week_limits,
-)
+from diploee.learn.calendar import CalendarFit, FitChoices, fit_calendar, month_limits, week_limits
 from diploee.learn.counts import Counts, sums
 from diploee.learn.jobs.classes import MAX_CLASSES
 from diploee.learn.limits import MIN_BATCHES, total_limits
@@ -37,8 +31,7 @@ class JobFitOptions(FitChoices):
     """Options of a fit of a job log."""
 
     durations: Literal["quantiles", "profile"] = Field(
-        default="quantiles",
-        description="Durations: quantiles, or the profile's own.",
+        default="quantiles", description="Durations: quantiles, or the profile's own."
     )
     arrivals: ArrivalKind = Field(
         default="auto",

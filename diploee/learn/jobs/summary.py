@@ -211,9 +211,7 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
     if fit.replay is not None:
         replay = yaml.safe_dump({"replay": fit.replay}, sort_keys=False, width=WIDTH)
         return "\n".join(lines) + "\n" + textwrap.indent(replay, " " * 4)
-    lines += [
-        limited("jobs_per_day", level, *per_day, 6, 5),
-    ]
+    lines += [limited("jobs_per_day", level, *per_day, 6, 5)]
     if (scatter := arrivals.scatter) is not None:
         for key, value, low, high in (
             ("dispersion", arrivals.dispersion, scatter.low, scatter.high),

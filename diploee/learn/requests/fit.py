@@ -8,12 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.learn.calendar import (
-    CalendarFit,
-    fit_step_calendar,
-    month_limits,
-    week_limits,
-)
+from diploee.learn.calendar import CalendarFit, fit_step_calendar, month_limits, week_limits
 from diploee.learn.counts import Counts, local_moment_ms, steps_of, sums
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.learn.scatter import Dispersion, dispersion_of
@@ -24,13 +19,7 @@ from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.progress import stage
 from diploee.tables import BoolArray, Float64Array
-from diploee.units import (
-    HOURS_PER_DAY,
-    HOURS_PER_WEEK,
-    MS_PER_H,
-    MS_PER_MIN,
-    MS_PER_S,
-)
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN, MS_PER_S
 
 MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""

@@ -102,10 +102,7 @@ def fit_fluctuation(
 
 
 def _common_share(
-    counts: Float64Array,
-    expected: Float64Array,
-    variance: Callable[[BoolArray], float],
-    z: float,
+    counts: Float64Array, expected: Float64Array, variance: Callable[[BoolArray], float], z: float
 ) -> Estimate | None:
     n = counts.shape[0]
     if n < 2:

@@ -27,15 +27,7 @@ import yaml
 from diploee.clock import instant_ms
 from diploee.errors import Brief, InputError
 from diploee.facility.base import POWER, Block, Values, tenth_ms
-from diploee.facility.battery import (
-    DEPTHS_PERCENT,
-    BatterySpec,
-    Held,
-    Hold,
-    RampRates,
-    Store,
-    hold,
-)
+from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Held, Hold, RampRates, Store, hold
 from diploee.facility.battery_size import MOST_INTERVALS, BatterySize, smallest
 from diploee.facility.battery_size import least_battery as least_for
 from diploee.metrics.limits.check import NotAssessable, Shown
@@ -52,14 +44,7 @@ from diploee.metrics.limits.report import (
 from diploee.metrics.limits.watch import needed_step_ms, steps_ms
 from diploee.progress import stage
 from diploee.tables import Float64Array
-from diploee.units import (
-    MS_PER_H,
-    MS_PER_S,
-    PROFILE_STEP_MS,
-    S_PER_DAY,
-    S_PER_MIN,
-    W_PER_MW,
-)
+from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, S_PER_DAY, S_PER_MIN, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.outputs import Run

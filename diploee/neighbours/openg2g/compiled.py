@@ -492,9 +492,7 @@ def _mixture(runs: Sequence[BenchmarkRun], params: InferenceDataParams) -> ITLMi
     samples = [run.itl_samples_s for run in runs if run.itl_samples_s is not None]
     if samples:
         return ITLMixtureModel.fit(
-            np.concatenate(samples),
-            max_samples=params.max_itl_samples,
-            seed=params.seed,
+            np.concatenate(samples), max_samples=params.max_itl_samples, seed=params.seed
         )
     fits = [run.itl_fit for run in runs if run.itl_fit is not None]
     if not fits:

@@ -159,11 +159,7 @@ class ITLMixtureModel(FittedModel):
 
     @classmethod
     def fit(
-        cls,
-        samples_s: npt.ArrayLike,
-        *,
-        max_samples: int = MAX_SAMPLES,
-        seed: int = 0,
+        cls, samples_s: npt.ArrayLike, *, max_samples: int = MAX_SAMPLES, seed: int = 0
     ) -> Self:
         """Fit the mixture by expectation maximisation on log(x - location).
 

@@ -209,9 +209,7 @@ class TrainingTraces(Brief):
 
 
 def read_traces(
-    train_csv: Path | str | None = None,
-    power_csv: Path | str | None = None,
-    gpu: str | None = None,
+    train_csv: Path | str | None = None, power_csv: Path | str | None = None, gpu: str | None = None
 ) -> TrainingTraces:
     """Read and join a train and a power trace; rows without a partner are counted.
 

@@ -12,13 +12,7 @@ from pydantic import Field, model_validator
 
 from diploee.measures.ramps import Sizes, differences, ramps, ranges
 from diploee.measures.series import QUANTA_PER_MW, Signal, Stretch, Values, to_mw
-from diploee.measures.spectrum import (
-    RESOLUTION_HZ,
-    STRIDE_MS,
-    WINDOW_MS,
-    band_rms,
-    line_amplitude,
-)
+from diploee.measures.spectrum import RESOLUTION_HZ, STRIDE_MS, WINDOW_MS, band_rms, line_amplitude
 from diploee.metrics.bands import BAND, why_no_spectrum
 from diploee.metrics.changes import RAMP, SWING
 from diploee.metrics.limits.check import (
