@@ -2,8 +2,8 @@
 
 Whoever writes a result uses `whole_file`, `whole_folder` or, for several that appear together,
 `writing`. All is written into a hidden folder beside its place (`staging`), synced, and moved in at
-the end: what stands there is exchanged in one step where the system can. What a killed process
-left is found by the next one that writes there: it is put right and removed.
+the end. What a killed process left is found by the next one that writes there: it is put right and
+removed.
 """
 
 from diploee.files.places import FolderKind as FolderKind

@@ -3,8 +3,8 @@
 A staging folder ``.<name>.partial-<random>`` holds::
 
     lock       held by its writer while that lives; names its machine and its set's first folder
-    new/       what is being written; after an exchange, what was replaced
-    old/       what was set aside, where the system knows no exchange
+    new/       what is being written
+    old/       what was set aside for it
     journal    only while results take their places: what goes where
 
 As the journal is removed once all of a set are in their places, it tells what to undo. Whoever
@@ -14,7 +14,6 @@ changes beside a place, processes take turns by the lock file ``.diploee.lock``.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
@@ -26,9 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from diploee.errors import OutputError, one_line
 
@@ -36,10 +33,6 @@ try:
     import fcntl
 except ImportError:  # not on Windows: nothing tells there whether a writer lives, so none is ended
     fcntl = None  # type: ignore[assignment]
-
-_AT_FDCWD = -100
-_NO_REPLACE, _EXCHANGE = 1, 2
-_CAN_NOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 TURN = ".diploee.lock"
 LOCK, JOURNAL, NEW, OLD = "lock", "journal", "new", "old"
@@ -63,7 +56,7 @@ class Move:
 
     @property
     def aside(self) -> Path:
-        """Where the former content goes, if no exchange is possible."""
+        """Where the former content goes."""
         return self.staged.parents[1] / OLD / self.staged.name
 
 
@@ -111,7 +104,7 @@ class Staging:
         sync_one(self.folder)
         first, *others = moves
         try:
-            if others and os.path.lexists(first.place):
+            if others:
                 _set_aside(first)
             for move in (*others, first):
                 _move_in(move)
@@ -308,35 +301,28 @@ def _undo(staging: Path) -> None:
     if all(_identity(move.place) == identity for move, identity in moves):
         return
     for move, identity in reversed(moves):
-        before = next(
-            (p for p in (move.aside, move.staged) if _identity(p) not in (None, identity)), None
-        )
-        if _identity(move.place) == identity:
-            if before is None:
-                move.place.rename(move.staged)
-            elif not exchange(before, move.place):
-                move.place.rename(move.aside.with_name(f"{move.aside.name}.new"))
-                before.rename(move.place)
-        elif before is not None and not os.path.lexists(move.place):
-            before.rename(move.place)
-            sys.stderr.write(
-                f"diploee: {one_line(str(move.place))}: replacing it was cut short; the older one "
-                "stands again\n"
-            )
+        is_in_place = _identity(move.place) == identity
+        if is_in_place:
+            move.place.rename(move.staged)
+        if os.path.lexists(move.aside) and not os.path.lexists(move.place):
+            move.aside.rename(move.place)
+            if not is_in_place:
+                sys.stderr.write(
+                    f"diploee: {one_line(str(move.place))}: replacing it was cut short; the older "
+                    "one stands again\n"
+                )
     (staging / JOURNAL).unlink()
 
 
 def _move_in(move: Move) -> None:
-    if not os.path.lexists(move.place):
-        _rename_to_free(move.staged, move.place)
-    elif not exchange(move.staged, move.place):
-        _set_aside(move)
-        move.staged.rename(move.place)
+    _set_aside(move)
+    move.staged.rename(move.place)
 
 
 def _set_aside(move: Move) -> None:
-    move.aside.parent.mkdir(exist_ok=True)
-    move.place.rename(move.aside)
+    if os.path.lexists(move.place):
+        move.aside.parent.mkdir(exist_ok=True)
+        move.place.rename(move.aside)
 
 
 def _remove(staging: Path) -> None:
@@ -369,46 +355,3 @@ def _identity(path: Path) -> Identity | None:
 def _from_home(path: Path, home: Path) -> str:
     path = path.absolute()
     return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
-
-
-def exchange(one: Path, other: Path) -> bool:
-    """Exchange two files or folders of one file system in one step."""
-    return _rename(one, other, _EXCHANGE)
-
-
-def _rename_to_free(path: Path, place: Path) -> None:
-    """Rename a file or folder to a place where nothing may stand."""
-    if _rename(path, place, _NO_REPLACE):
-        return
-    if os.path.lexists(place):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place))
-    path.rename(place)
-
-
-def _rename(path: Path, place: Path, flag: int) -> bool:
-    call = _renameat2()
-    if call is None:
-        return False
-    sys.audit("os.rename", str(path), str(place), -1, -1)  # as the interpreter's own renames do
-    done = call(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(place), flag)
-    if done == 0:
-        return True
-    import ctypes
-
-    number = ctypes.get_errno()
-    if number in _CAN_NOT:
-        return False
-    raise OSError(number, os.strerror(number), str(path), None, str(place))
-
-
-@cache
-def _renameat2() -> Any:
-    """Return Linux's call, None where there is none."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    try:
-        return ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return None

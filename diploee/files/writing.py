@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from diploee.errors import OutputError, OutputExistsError
+from diploee.errors import OutputError
 from diploee.files.places import (
     FolderKind,
     check_file,
@@ -152,15 +152,9 @@ class Writing:
                 if item.other_place is not None and os.path.lexists(item.place):
                     item.place = item.other_place()
                 item.check(item.place, clean=False)
-            try:
-                if self._items:
-                    first = next(iter(self._stagings.values()))
-                    first.put([Move(item.path, item.target) for item in self._items])
-            except FileExistsError as error:
-                raise OutputExistsError(
-                    f"{error.filename2 or error.filename}: was taken in the "
-                    "meantime; choose another place"
-                ) from error
+            if self._items:
+                first = next(iter(self._stagings.values()))
+                first.put([Move(item.path, item.target) for item in self._items])
         for staging in self._stagings.values():
             with suppress(OSError):
                 sync_one(staging.folder.parent)

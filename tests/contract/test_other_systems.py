@@ -28,7 +28,6 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in POSIX:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(staging, "fcntl", None)
-    monkeypatch.setattr(staging, "_renameat2", lambda: None)
     for name in ("getuid", "geteuid", "sched_getaffinity", "O_NOFOLLOW"):
         monkeypatch.delattr(os, name, raising=False)
     for name in ("SIGHUP", "pthread_sigmask"):
