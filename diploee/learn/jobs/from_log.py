@@ -70,10 +70,10 @@ def fit_from_log(
         is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
         keeps = choices.years == "auto" and (is_short or not misses_tail(law))
         if choices.years == "law" or keeps:
-            return law
+            return replace(law, decision=_why_law(law))
         replay = _replay(log, read, log_format, options, chosen, choices, n_gpus)
         weeks = with_generated_years(replace(fit, replay=replay), library)
-        return replace(weeks, notes=(*weeks.notes, *_why_weeks(law, weeks)))
+        return replace(weeks, decision=". ".join(_why_weeks(law, weeks)))
 
     fit = fitted(choices)
     if choices.holdout is not None:
@@ -118,18 +118,25 @@ def _replay(
     return replay.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 
 
+def _why_law(law: JobLogFit) -> str:
+    """Say how far years of the distributions are off."""
+    errors = ", ".join(f"{name} {off:+.0%}" for name, off in tail_errors(law).items())
+    differ = f", which differ from the log by: {errors}" if errors else ""
+    return f"Years are drawn from the fitted distributions{differ}"
+
+
 def _why_weeks(law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
     """Say how far years of the distributions are off, and what a year of the log's weeks is."""
     both = zip(tail_errors(law).items(), tail_errors(weeks).values(), strict=True)
     errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
     n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
     yield (
-        "years play the log's own weeks in random order; years of the fitted distributions and of "
+        "Years play the log's own weeks in random order; years of the fitted distributions and of "
         f"the weeks differ from the log by: {errors} (--years law takes the distributions)"
     )
     if n_weeks < FEW_WEEKS:
         yield (
-            f"the log is short: {n_weeks:.1f} weeks fill a year, each some {52 / n_weeks:.0f} "
+            f"The log is short: {n_weeks:.1f} weeks fill a year, each some {52 / n_weeks:.0f} "
             "times; what it does not hold, such as a season or a shutdown, no year of it has"
         )
 

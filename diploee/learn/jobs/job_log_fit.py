@@ -95,6 +95,7 @@ class JobLogFit(Brief):
     jobs: LoggedJobs  # the jobs that were fitted, in local time
     # The `replay` of the log's own weeks, where years play those; else they come from the above
     replay: dict[str, Any] | None = None
+    decision: str = ""  # which of the two, and why; empty of a fit that was not asked for years
     # Log, fragment and generated years side by side, and how many days; empty where none were
     figures: tuple[Figure, ...] = ()
     generated_days: int = 0

@@ -27,19 +27,23 @@ SHARE_DIGITS = 8
 
 
 def fit_lines(fit: JobLogFit) -> list[str]:
-    """Return what was fitted and how well it fits, one statement a line, the origin first."""
+    """Return what was fitted and how well it fits, one statement a line.
+
+    The first says where years come from, where that was decided, the next one the log.
+    """
     hours, arrivals = fit.arrivals.hours, fit.arrivals
     ends = hours.first_hour, hours.first_hour + hours.counts.size
     first, end = (str(hour.astype("datetime64[m]")).replace("T", " ") for hour in ends)
     zone = "on the log's own clock"
     if fit.utc_offset_min is not None:
         zone = str(Zone(fit.time_zone, fit.utc_offset_min))
-    lines = [
+    lines = [f"{fit.decision}."] if fit.decision else []
+    lines.append(
         f"From {Path(fit.source).name} ({fit.log_format}): {plural(fit.n_jobs, 'job')} submitted "
         f"from {first} to {end} ({zone}), "
         f"{hours.covered_hours / HOURS_PER_WEEK:.1f} weeks, asking for "
         f"{fit.mean_busy_nodes:,.1f} busy nodes on average."
-    ]
+    )
     left_out = ", ".join(
         f"{n:,} {cause} ({fit.left_out_share[cause]:.1%} of the node time)"
         for cause, n in fit.left_out.items()
@@ -170,6 +174,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         ],
         "classes": [_class_as_dict(of_class) for of_class in fit.classes],
         "years": "law" if fit.replay is None else "weeks",
+        "decision": fit.decision,
         "generated_days": fit.generated_days,
         "figures": [vars(figure) for figure in fit.figures],
         "holdout": [vars(forecast) for forecast in fit.holdout],
@@ -198,12 +203,11 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
     arrivals = fit.arrivals
     level = f"{fit.confidence:.0%} limits"
     per_day = arrivals.jobs_per_day, arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
-    origin, *rest = fit_lines(fit)
     into = "The stream goes into a scenario that has the pool" + (
         "; jobs_per_day may give way to target_utilization." if fit.replay is None else "."
     )
     lines = [
-        *comments([f"Fitted by diploee {__version__}. {origin}", *rest, into]),
+        *comments([f"Fitted by diploee {__version__}.", *fit_lines(fit), into]),
         "streams:",
         f"  {word(stream)}:",
         f"    pool: {word(pool)}",

@@ -177,6 +177,19 @@ def test_command_prints_a_fragment_writes_it_and_gives_all_numbers_as_json(
     assert sum(c["n_jobs"] for c in found["classes"]) == found["n_jobs"]
 
 
+@pytest.mark.parametrize(
+    ("years", "first"),
+    [("law", "# Years are drawn from the fitted distributions"),
+     ("weeks", "# Years play the log's own weeks in random order; ")],
+)  # fmt: skip
+def test_the_first_thing_said_is_where_years_come_from(
+    options: tuple[object, ...], years: str, first: str
+) -> None:
+    head, decision, *_ = run(*options, "--years", years).splitlines()
+    assert head.startswith("# Fitted by diploee")
+    assert decision.startswith(first)
+
+
 def test_scenario_gives_the_pool_and_its_size(
     options: tuple[object, ...], log_file: Path, library_folder: Path, tmp_path: Path
 ) -> None:
