@@ -47,6 +47,10 @@ class Workload:
     pieces_of: PiecesOf | None = None
 
 
+WINDOW_DRAWS = 28
+"""Draws of six hours at once: a week, whose jobs are the same as of one draw after the other."""
+
+
 def generate_jobs(
     scenario: Scenario,
     library: ProfileLibrary | None = None,
@@ -82,7 +86,7 @@ def generate_jobs(
     if simulated_utilization is not None:
         found = dict.fromkeys(found, simulated_utilization)
     streams.settle(found)
-    jobs = concat(list(streams.windows(1)))
+    jobs = concat(list(streams.windows(WINDOW_DRAWS)))
     return Workload(jobs, streams.classes, streams.matches(), streams.library, streams.pieces)
 
 
