@@ -27,7 +27,7 @@ profiles:
 
 # docs/VALIDATION.md, simulated anew: some minutes.
 validation *files:
-    PYTHONPATH=. python tests/paper/validation.py {{files}}
+    PYTHONPATH=.:tests python tests/paper/validation.py {{files}}
 
 # What a base commit (that of .ci/net.toml) gives and what this tree gives, compared.
 net *base:

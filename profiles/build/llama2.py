@@ -93,6 +93,7 @@ def _layout(workload_class: Llama2Class, run: int) -> _Layout:
     full_to_s = duration_s - _END_S - _IDLE_END_S
     order = np.arange(workload_class.evaluations[run])
     starts_s = workload_class.first_evaluation_s + order * workload_class.evaluation_interval_s
+    starts_s -= full_from_s
     # Where times and count disagree the count binds: the times shrink together until the last
     # evaluation ends with the run.
     room_s = full_to_s - full_from_s - workload_class.evaluation_s

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from checks import Check, Section
 from metered import eight_gpu_runs, node_power, supply_efficiency
+from paper_figures import figures
 from paper_tables import LEVELS, TABLE_3, TABLE_4, run_times_and_power
 from validation import HEAD, PAGE, median_week, validation_page, weekly_curve
 
@@ -40,13 +41,16 @@ def test_a_figure_without_an_accepted_range_is_shown_and_does_not_count() -> Non
 
 
 def test_profiles_and_nodes_have_the_published_figures() -> None:
-    for section in (run_times_and_power(ProfileLibrary.open()), node_power(), supply_efficiency()):
+    library = ProfileLibrary.open()
+    profiles = run_times_and_power(library), figures(library)
+    for section in (*profiles, node_power(), supply_efficiency()):
         asked = [check for check in section.checks if check.holds is not None]
         assert asked and all(check.holds for check in asked)
 
 
 def test_validation_page_has_the_sections_that_need_no_year() -> None:
     page, sections = PAGE.read_text("utf-8"), [run_times_and_power(ProfileLibrary.open())]
+    sections.append(figures(ProfileLibrary.open()))
     sections += [eight_gpu_runs(), node_power(), supply_efficiency()]
     head, *parts = validation_page(sections).split("\n## ")
     assert head.startswith(HEAD) and page.startswith(HEAD)

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from checks import Check, Section, Simulate
 from metered import eight_gpu_runs, metered_shapes, node_power, power_usage, supply_efficiency
+from paper_figures import figures
 from paper_tables import LEVELS, TABLE_3, TABLE_4, Table, run_times_and_power
 
 from diploee.outputs import Run
@@ -56,6 +57,7 @@ SECTIONS: dict[str, Callable[[Simulate], Section]] = {
     "table-3-varied": lambda run_of: year_table(VARIED, run_of),
     "table-4": lambda run_of: year_table(TABLE_4, run_of),
     "profiles": lambda _: run_times_and_power(ProfileLibrary.open()),
+    "figures": lambda _: figures(ProfileLibrary.open()),
     "metered-runs": lambda _: eight_gpu_runs(),
     "nodes": lambda _: node_power(),
     "supplies": lambda _: supply_efficiency(),
