@@ -12,8 +12,10 @@ from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import StoredProfile
 
-REFERENCE, EIGHT_GPUS = "reference", "reference-8gpu"
-"""The shipped libraries: of nodes with 4 x H100, and with 8 x H100 at their AC input."""
+REFERENCE, EIGHT_GPUS, COMMISSIONING = "reference", "reference-8gpu", "commissioning"
+SHIPPED = (REFERENCE, EIGHT_GPUS, COMMISSIONING)
+"""The shipped libraries: of nodes with 4 x H100, with 8 x H100 at their AC input, and stress, idle
+and HPL tests of the former."""
 
 Entry = PowerProfile | StoredProfile | DerivedProfile
 """A profile of a library; all but the first read or compute their power when it is needed."""
@@ -23,12 +25,11 @@ def library_files(*folders: Path | str) -> list[Path]:
     """Return the profile files of folders, one folder after the other."""
     found: list[Path] = []
     for folder in folders:
-        is_shipped = folder in (REFERENCE, EIGHT_GPUS)
-        path = shipped_folder("profiles") / folder if is_shipped else Path(folder)
+        path = shipped_folder("profiles") / folder if folder in SHIPPED else Path(folder)
         if not os.path.isdir(path):  # noqa: PTH112  # unlike pathlib's, no error for any text
             raise ProfileError(
                 f"{folder}: no such profile folder; give a folder of profile files "
-                f"or '{REFERENCE}' or '{EIGHT_GPUS}' for the shipped ones"
+                f"or a shipped one ({one_of(SHIPPED)})"
             )
         files = sorted(path.rglob("*.parquet"))
         if not files:

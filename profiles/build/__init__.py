@@ -1,7 +1,7 @@
 """The shipped reference profiles: synthesised from published facts, not measured.
 
 `facts` holds the numbers and their sources, `llama2` and `stable_diffusion` the structure in time,
-`shaping` the readings made of it; `eight_gpus` is the library of nodes with eight GPUs, by itself.
+`shaping` the readings made of it; `eight_gpus` and `commissioning` are libraries by themselves.
 `just profiles` rebuilds the shipped files.
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from diploee.files import writing
-from diploee.profiles.library import EIGHT_GPUS, REFERENCE
+from diploee.profiles.library import COMMISSIONING, EIGHT_GPUS, REFERENCE
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import add_profile
 from profiles.build import facts
+from profiles.build.commissioning import build_commissioning_profiles
 from profiles.build.eight_gpus import build_eight_gpu_profiles
 from profiles.build.llama2 import llama2_class
 from profiles.build.stable_diffusion import diffusion_class
@@ -26,7 +27,11 @@ def build_reference_profiles() -> list[PowerProfile]:
     return llama2 + diffusion
 
 
-LIBRARIES = {REFERENCE: build_reference_profiles, EIGHT_GPUS: build_eight_gpu_profiles}
+LIBRARIES = {
+    REFERENCE: build_reference_profiles,
+    EIGHT_GPUS: build_eight_gpu_profiles,
+    COMMISSIONING: build_commissioning_profiles,
+}
 """Builders of the profiles of each shipped library."""
 
 
