@@ -1,4 +1,4 @@
-"""What the power of the reference profiles shows: full power, evaluations, training."""
+"""Features of the reference profiles, found in their power: full power, evaluations, training."""
 
 from __future__ import annotations
 

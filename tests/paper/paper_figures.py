@@ -149,7 +149,7 @@ FURTHER = {
     "12: mean power, coding at 100 requests/s",
     "12: mean power, conversation at 100 requests/s",
 }
-"""What is more than `NEAR` off, with its reason in the remark."""
+"""Figures more than `NEAR` off, with their reasons in the remark."""
 
 
 def _curve(name: str) -> pd.DataFrame:
