@@ -84,14 +84,16 @@ def _devices_w(device: Device, stressed: bool, rng: np.random.Generator) -> Floa
     """Return the power of all devices of a kind in a node [W], each with a scatter of its own."""
     n = n_samples_of(TEST_S)
     noise = np.sqrt(device.count) * normal(rng, n)
+    power_w: Float64Array = device.count * device.idle_w + device.idle_std_w * noise
     if not stressed:
-        return device.count * device.idle_w + device.idle_std_w * noise
+        return power_w
     at_s = np.maximum((np.arange(n) + 0.5) * STEP_S - BEFORE_S, 0)
     # A hundredth of what is missing is left at the end of the warm-up.
     level_w = device.stress_w * (1 - (1 - COLD) * np.exp(-np.log(100) * at_s / device.warm_up_s))
     rise = np.minimum(at_s / AVERAGING_WINDOW_S, 1)
     level_w = device.idle_w + (level_w - device.idle_w) * rise
-    return device.count * level_w + device.stress_std_w * noise
+    power_w = device.count * level_w + device.stress_std_w * noise
+    return power_w
 
 
 def _hpl_w(rng: np.random.Generator) -> Float64Array:
@@ -107,4 +109,6 @@ def _hpl_w(rng: np.random.Generator) -> Float64Array:
         np.concatenate([idle_w * before, np.tile([HPL_SET_UP_W, solving_w], 2)]),
         start_s=-1.0,
     )
-    return course.readings_w(n) + GPU.stress_std_w * np.sqrt(GPU.count) * normal(rng, n)
+    noise = GPU.stress_std_w * np.sqrt(GPU.count) * normal(rng, n)
+    power_w: Float64Array = course.readings_w(n) + noise
+    return power_w
