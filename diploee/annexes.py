@@ -13,6 +13,7 @@ PLACES = {
     "load_batches": "diploee.importers.serving.batches",
     "load_curves": "diploee.importers.serving.service_curves",
     "load_replica_data": "diploee.neighbours.openg2g.replicas.load",
+    "part_tables": "diploee.parts",
     "picture": "diploee.reports.build",
     "read_cooling_points": "diploee.importers.site_tables",
     "read_job_log": "diploee.importers.job_logs",

@@ -11,7 +11,7 @@ which it is written, the mean of its steps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -72,6 +72,10 @@ class Line:
     is_measured: bool = False  # whether its power without control is a column beside its own
     # The same site under no controller; it is its own where none acts
     undisturbed: Line | None = None
+    # Takers of what each load plays in a window, with its start and end [ms]
+    sinks: list[Callable[[Sequence[Segments], int, int], None]] = field(
+        default_factory=list, init=False
+    )
     # Weighted time that each profile was played [ms]
     _played_ms: Counter[int] = field(default_factory=Counter, init=False)
 
@@ -177,7 +181,11 @@ class Line:
         clock, jobs = self.scenario.clock, self.jobs
         ends_ms = jobs.edges(window_days)
         for begin_ms, end_ms in pairwise(chain([clock.begin_ms], ends_ms)):
-            segments = concat([load.between(begin_ms, end_ms) for load in self.loads])
+            parts = [load.between(begin_ms, end_ms) for load in self.loads]
+            segments = concat(parts)
+            for sink in self.sinks:
+                sink(parts, begin_ms, end_ms)
+            del parts
             self._count(segments)
             yield segments, end_ms
             done = (end_ms - clock.begin_ms) / clock.simulated_ms

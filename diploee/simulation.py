@@ -50,7 +50,14 @@ from diploee.outputs.folder import (
     serving_entries,
     write_json,
 )
-from diploee.outputs.parquet_files import FacilityFile, JobsFile, write_event_windows
+from diploee.outputs.parquet_files import (
+    NODES_FILE,
+    FacilityFile,
+    JobsFile,
+    NodesFile,
+    write_event_windows,
+)
+from diploee.parts import NodePlaces
 from diploee.plausibility import overfull_pools, run_warnings
 from diploee.power.blocks import BLOCK_INTERVALS, Window
 from diploee.power.event_windows import EventWindowSearch
@@ -76,6 +83,7 @@ def simulate(
     by_load: bool = False,
     before_stores: bool = False,
     jobs_file: bool = True,
+    nodes_file: bool = False,
     n_threads: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -113,6 +121,8 @@ def simulate(
         `diploee.dynamics.Site` starts from.
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
+    nodes_file : bool
+        Write ``nodes.parquet``, which nodes jobs and services hold from when to when.
     n_threads : int, optional
         Threads of the power stage; as many as there are cores, at most four, by default. 0 keeps
         the run to one core.
@@ -189,7 +199,7 @@ def simulate(
                 coarse = again(scenario.model_copy(update={"step": None}))
                 peak_mw = _peak_mw(coarse, n_threads, executor)
             watches = _watches(line, limits, rated_power_w, peak_mw)
-            taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file)
+            taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file)
             windows = line.windows(window_days, update)
             if event_windows:
                 windows = taken.searched(windows)
@@ -235,6 +245,7 @@ class _Taken:
         folder: Path,
         closing: ExitStack,
         jobs_file: bool,
+        nodes_file: bool,
     ) -> None:
         self._line, self._folder = line, folder
         scenario, clock, jobs = line.scenario, line.scenario.written_clock, line.jobs
@@ -273,6 +284,12 @@ class _Taken:
             file = JobsFile(folder / JOBS_FILE, scenario, streams.classes, streams.library.ids)
             closing.callback(file.close)
             jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
+        if nodes_file:
+            places = NodePlaces(line)
+            nodes = NodesFile(folder / NODES_FILE, scenario, jobs.streams.classes, places.labels)
+            places.sinks.append(nodes.add)
+            closing.callback(nodes.close)
+            closing.callback(lambda: nodes.add(places.rest()))
         self._flexibility: FlexibilityMetrics | None = None
         if line.is_measured:
             measured = flexibility_metrics(scenario, inputs.signals, jobs.streams.classes)

@@ -32,6 +32,7 @@ COMMANDS = {
         "battery": "limits:battery_command",
         "ride-through": "ride_through:ride_through_command",
         "export": "export:export_command",
+        "series": "series:series_command",
     },
     "Learn": {
         "fit": "fit:fit_command",

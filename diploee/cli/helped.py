@@ -28,6 +28,7 @@ EXAMPLES = {
     "compare": "diploee compare runs/today runs/next-year --out changes.csv",
     "datasheet": "diploee datasheet runs/site --limits ercot_lcl_2026_06 --csv datasheet.csv",
     "export": "diploee export opendss runs/site --step '15 min' --bus b12 --kv 34.5",
+    "series": "diploee series runs/site --of rack:17 --from 2018-01-02 --to 2018-01-03",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
     "battery": "diploee battery ieso_3_0 runs/site",
     "ride-through": "diploee ride-through runs/site --event nerc_2024_07_10",

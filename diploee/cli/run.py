@@ -77,6 +77,12 @@ def run_command(
             "coupling to a simulator.",
         ),
     ] = False,
+    nodes_file: Annotated[
+        bool,
+        typer.Option(
+            "--nodes-file", help="Also keep which nodes each job and service holds, nodes.parquet."
+        ),
+    ] = False,
     limits: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,6 +140,7 @@ def run_command(
             event_windows=event_windows,
             by_load=by_load,
             before_stores=before_stores,
+            nodes_file=nodes_file,
             executor=executor,
             progress=ProgressBars() if show else Progress(),
             limits=[load_limits(name) for name in limits or ()],

@@ -38,6 +38,7 @@ LIMITS_FILE = "limits.json"
 ENTRIES = (
     "facility.parquet",
     "jobs.parquet",
+    "nodes.parquet",
     MANIFEST,
     METRICS_FILE,
     LIMITS_FILE,

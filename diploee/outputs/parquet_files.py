@@ -29,10 +29,11 @@ from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.plain_data import Record, parse_json
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.power.event_windows import BASIS, EventWindowSearch
-from diploee.power.segments import slots_of
+from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.schedule.context import JobTable
+from diploee.schedule.placement import HeldNodes
 from diploee.schedule.schedule import NEVER_MS, QUEUE_COLUMNS
 from diploee.tables import (
     BoolArray,
@@ -326,6 +327,80 @@ class JobsFile:
             columns["pool"] = _named(self._pools, jobs.pool_id)
         if len(self._streams) > 1:
             columns["stream"] = _named(self._streams, self._stream_of[jobs.class_id])
+        return pa.table(columns)
+
+
+NODES_FILE = "nodes.parquet"
+
+
+class NodesFile:
+    """Writes which nodes jobs and services hold, from when to when: rows of nodes side by side.
+
+    Nodes are numbered within their pool. A job that is stopped, resized or on nodes apart has
+    several rows; rows are in the order of their ends. Services and replicas have no `job_id`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        scenario: Scenario,
+        classes: Sequence[StreamClass],  # by `class_id`
+        labels: Sequence[str],  # names of services and replicas, in the order of their owners
+    ) -> None:
+        facility, self._clock, self._pools = (
+            scenario.facility,
+            scenario.clock,
+            scenario.pool_names(),
+        )
+        streams, self._n_labels = list(scenario.streams), len(labels)
+        self._names = [*streams, *labels]
+        self._stream_of = np.array([streams.index(c.stream) for c in classes], np.int32)
+        slots = slots_of(facility)
+        self._gpus = np.array([facility.node_type_of(pool).n_gpus for pool in self._pools]) / slots
+        self._shares = bool((slots > 1).any())
+        self._rows = HeldNodes.empty()
+        schema = self._table(self._rows).schema
+        self._writer = pq.ParquetWriter(
+            path,
+            schema,
+            compression="zstd",
+            use_dictionary=["load", "n_nodes", "pool"],
+            column_encoding=dict.fromkeys(
+                ("job_id", "start_time", "end_time", "first_node"), "DELTA_BINARY_PACKED"
+            ),
+        )
+
+    def add(self, rows: HeldNodes) -> None:
+        """Take in rows that have ended."""
+        self._rows = concat([self._rows, rows.take(rows.end_ms > 0)])
+        if len(self._rows) >= ROWS_PER_GROUP:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        self._writer.write_table(self._table(self._rows), ROWS_PER_GROUP)
+        self._rows = HeldNodes.empty()
+
+    def _table(self, rows: HeldNodes) -> pa.Table:
+        is_job = rows.owner < OF_SERVICES - self._n_labels
+        name = (rows.owner - OF_SERVICES).astype(np.int32) + len(self._names)
+        name[is_job] = self._stream_of[class_of_owner(rows.owner[is_job])]
+        columns = {
+            "job_id": arrow_numbers(job_of_owner(rows.owner), missing=~is_job),
+            "load": _named(self._names, name),
+            "start_time": timestamps(rows.start_ms, self._clock),
+            "end_time": timestamps(rows.end_ms, self._clock),
+            "first_node": arrow_numbers(rows.first.astype(np.int32)),
+            "n_nodes": arrow_numbers(rows.n_nodes.astype(np.int32)),
+        }
+        if self._shares:
+            columns["n_gpus"] = arrow_numbers(rows.n_slots * self._gpus[rows.pool_id])
+        if len(self._pools) > 1:
+            columns["pool"] = _named(self._pools, rows.pool_id.astype(np.int32))
         return pa.table(columns)
 
 

@@ -273,6 +273,49 @@ class Run(Brief):
         """Return the power series, indexed by `timestamp` (zone-aware, start of the interval)."""
         return self.series().frame(columns)
 
+    def power(
+        self,
+        of: str,
+        step: str | None = None,
+        span: tuple[datetime | None, datetime | None] = (None, None),
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Return the power of a node, chassis, rack, row or hall, or of each of them.
+
+        The loads of the run are played again, which takes as long as its schedule up to the end of
+        the span. Nodes of a job, and of a service, draw alike, each its part of a sum: parts are as
+        coherent as they can be, and each by itself swings at least as much as here.
+
+        Parameters
+        ----------
+        of : str
+            A part by its number from 0, such as ``"rack:17"``, or all of a level, ``"rack"``.
+            Parts are those of `facility.layout`, numbered pool after pool.
+        step : str, optional
+            Interval such as ``"0.1 s"``; the run's resolution by default.
+        span : (datetime.datetime or None, datetime.datetime or None), optional
+            From when to before when, local time; the whole run by default.
+        **options : object
+            What the run took in Python besides: ``library``, ``policies``, ``controller``,
+            ``stages`` and ``loads``, as `simulate` has them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and ``it_ac_power_w`` where the
+            nodes' AC power is modelled, indexed by `timestamp`. Of several parts each has columns
+            of its own, such as ``it_power_w.rack:17``, beside those of all together.
+
+        Raises
+        ------
+        InputError
+            If there is no such part, step or span, or what the run read has changed.
+        """
+        asked = {"of": of, "step": step, "first": span[0], "until": span[1]}
+        tables = annex("part_tables")(self, asked, **options)
+        frame: pd.DataFrame = pa.concat_tables(tables).to_pandas()
+        return frame.set_index("timestamp")
+
     def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the jobs in the order of submission; a run without jobs has no such file."""
         known: dict[str, Kind] = dict.fromkeys(columns or (), "any")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from diploee.scenario.job_streams import JobStream as JobStream
     from diploee.scenario.job_streams import PowerSmoothing as PowerSmoothing
     from diploee.scenario.job_streams import ProfileVariants as ProfileVariants
+    from diploee.scenario.layout import Layout as Layout
     from diploee.scenario.loading import content_hash as content_hash
     from diploee.scenario.loading import load_scenario as load_scenario
     from diploee.scenario.loading import scenario_from_dict as scenario_from_dict

@@ -46,6 +46,7 @@ from diploee.model import (
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
+from diploee.scenario.layout import Layout
 from diploee.scenario.replica_streams import ReplicaStream
 from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream
@@ -351,6 +352,11 @@ class Facility(Model):
     )
     weather: Annotated[SerializeAsAny[WeatherSpec], WEATHER] | None = optional(
         "Weather at the site, which cooling follows; utc_offset or time_zone must be given with it."
+    )
+
+    layout: Layout | None = optional(
+        "Chassis, racks, rows and halls of the nodes: a run then gives the power of each. It "
+        "changes no power of the whole."
     )
 
     ride_through: dict[Name, RideThrough] | None = optional(

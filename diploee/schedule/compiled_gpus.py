@@ -30,11 +30,11 @@ class Gpus(NamedTuple):
 def open_gpus(n_nodes: int, per_node: int) -> Gpus:
     """Return the GPUs of a pool, all of them free."""
     n_gpus = n_nodes * per_node
-    gpus, nodes = _tree(np.full(n_gpus, SLOTS_PER_GPU)), _tree(np.full(n_nodes, per_node))
+    gpus, nodes = tree_of(np.full(n_gpus, SLOTS_PER_GPU)), tree_of(np.full(n_nodes, per_node))
     return Gpus(per_node, gpus, nodes, np.full(n_gpus, -1), np.array([n_nodes]))
 
 
-def _tree(leaves: Int64Array) -> Int64Array:
+def tree_of(leaves: Int64Array) -> Int64Array:
     """Return a tree of maxima: the root at 1, the two below knot k at 2 k and 2 k + 1."""
     n_leaves = 1 << (leaves.size - 1).bit_length()
     tree = np.zeros(2 * n_leaves, dtype=np.int64)
@@ -60,14 +60,14 @@ def take_gpus(of: Gpus, asked: int) -> int:
     """Take slots for a job that fits; return its place, from which `free_gpus` frees them."""
     part, first = min(asked, SLOTS_PER_GPU), -1
     if asked < SLOTS_PER_GPU:
-        first = _first_with(of.gpus, asked)
+        first = first_with(of.gpus, asked)
         _change(of, first, -asked)
     else:
         wanted = -(-asked // SLOTS_PER_GPU)
-        gpu = _first_with(of.nodes, min(wanted, of.per_node)) * of.per_node
+        gpu = first_with(of.nodes, min(wanted, of.per_node)) * of.per_node
         for _ in range(wanted):
             if gpu % of.per_node == 0 and wanted > of.per_node:
-                gpu = _first_with(of.nodes, of.per_node) * of.per_node
+                gpu = first_with(of.nodes, of.per_node) * of.per_node
             while of.gpus[of.gpus.size // 2 + gpu] < SLOTS_PER_GPU:
                 gpu += 1
             _change(of, gpu, -SLOTS_PER_GPU)
@@ -86,7 +86,7 @@ def free_gpus(of: Gpus, place: int) -> None:
 
 
 @njit()
-def _first_with(tree: Int64Array, least: int) -> int:
+def first_with(tree: Int64Array, least: int) -> int:
     """Return the first leaf of at least so much; there is one."""
     n_leaves, knot = tree.size // 2, 1
     while knot < n_leaves:
@@ -95,7 +95,7 @@ def _first_with(tree: Int64Array, least: int) -> int:
 
 
 @njit()
-def _add(tree: Int64Array, leaf: int, more: int) -> int:
+def add_to(tree: Int64Array, leaf: int, more: int) -> int:
     """Add to a leaf; return what it holds then."""
     knot = tree.size // 2 + leaf
     tree[knot] += more
@@ -112,8 +112,8 @@ def _add(tree: Int64Array, leaf: int, more: int) -> int:
 @njit()
 def _change(of: Gpus, gpu: int, n_slots: int) -> None:
     """Free a number of slots of a GPU, or take them where negative."""
-    held = _add(of.gpus, gpu, n_slots)
+    held = add_to(of.gpus, gpu, n_slots)
     freed = int(held == SLOTS_PER_GPU) - int(held - n_slots == SLOTS_PER_GPU)
     if freed:
-        n_free = _add(of.nodes, gpu // of.per_node, freed)
+        n_free = add_to(of.nodes, gpu // of.per_node, freed)
         of.free_nodes[0] += int(n_free == of.per_node) - int(n_free - freed == of.per_node)

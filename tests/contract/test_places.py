@@ -98,6 +98,10 @@ COMMANDS = {
         "--seed 7",
     ),
     **{f"export {name}": export(FORMATS[name]) for name in EXPORTS},
+    "series": Command(
+        "series {site}/run --of node -q --profiles {site}/library --out {root}/nodes.parquet",
+        "--step 5min",
+    ),
     "import plain": imported("plain {site}/plain --workload x --nodes 1"),
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
     "import mlperf-power": imported("mlperf-power {site}/mlperf_power", "--licence CC0"),

@@ -117,6 +117,10 @@ class Bank(Brief):
     # What plays it and explains events: a service, or replicas with `stream`, `pool` and
     # `mean_replicas(begin_ms, end_ms)`
     of: Any = None
+    # First of its nodes among those of what plays it, and how many play the profile; the first of
+    # all, and the busy ones, if absent
+    first: Int64Array | None = None
+    n_playing: Int64Array | None = None
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
         """Return the segments that start in a span of time, as `BankLoad.between` says."""
@@ -253,12 +257,14 @@ class ServiceBanks:
         standby = service.n_standby_nodes
         waiting, warm_w = starting + standby, self.node.warm_power_w
         if warm_w is None and starting.any():
-            yield self.bank("waiting", 1, starting, np.zeros(starting.size), starting)
+            at_rps = np.zeros(starting.size)
+            yield self.bank("waiting", 1, starting, at_rps, starting, serving * nodes)
         elif warm_w is not None and waiting.any():
-            yield self.flat("warm", warm_w, waiting, starting)
+            yield self.flat("warm", warm_w, waiting, starting, serving * nodes)
         if standby.any():
             # They are not busy, so that their idle power is counted, but draw their own.
-            yield self.flat("idle", self.node.idle_power_w, -standby, np.zeros_like(standby))
+            first, none = served.n_instances * nodes, np.zeros_like(standby)
+            yield self.flat("idle", self.node.idle_power_w, -standby, none, first)
 
     @cached_property
     def samples(self) -> tuple[PowerSample, ...]:
@@ -272,8 +278,12 @@ class ServiceBanks:
         count: Int64Array,
         rate_rps: Float64Array,
         busy_nodes: Int64Array,
+        first: Int64Array | None = None,
     ) -> Played:
-        """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece."""
+        """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece.
+
+        They are from the `first` of the service's nodes on.
+        """
         names = ("power", "serving", self.plan.stream, self.service.name, kind)
         rng = stream(self.seed, *names, "pieces")
         edges_ms, curve = self.service.served.edges_ms, self.curve
@@ -307,19 +317,28 @@ class ServiceBanks:
         offset_ms = np.zeros(rate.size, dtype=np.int64)
         if profiles:
             _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels, offset_ms)
-        bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
+        at = (self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
+        bank = Bank(*at, first=first)
         return bank, profiles, ac_profiles
 
-    def flat(self, kind: str, power_w: float, count: Int64Array, busy_nodes: Int64Array) -> Played:
-        """Return nodes at a constant power."""
+    def flat(
+        self,
+        kind: str,
+        power_w: float,
+        count: Int64Array,
+        busy_nodes: Int64Array,
+        first: Int64Array,
+    ) -> Played:
+        """Return nodes at a constant power, from one of the service's on."""
         name = f"serving-{self.plan.pool}-{kind}"
         edges_ms = self.service.served.edges_ms
         longest_ms = max(FLAT_MS, int(np.diff(edges_ms).max()) + PROFILE_STEP_MS)
         flat_w = np.full(-(-longest_ms // PROFILE_STEP_MS), power_w, dtype=np.float32)
         profile = PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE)
         none = np.zeros(count.size, dtype=np.int64)
-        weight, first = count.astype(np.float64), none.astype(np.int32)
-        bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, first, none)
+        weight, only = count.astype(np.float64), none.astype(np.int32)
+        at = (self.plan.pool_id, edges_ms, busy_nodes, weight, only, none)
+        bank = Bank(*at, first=first, n_playing=np.abs(count))
         if self.node.ac_power is None:
             return bank, [profile], []
         ac_w = self.node.ac_power_w(flat_w.astype(np.float64)).astype(np.float32)

@@ -1,0 +1,37 @@
+"""`diploee series`: the power of racks, rows and other parts of a run's site, at any step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option, print_written
+from diploee.outputs import open_run
+from diploee.parts import Span, write_parts
+from diploee.profiles import ProfileLibrary
+
+
+@options(first="--from", until="--to")
+def series_command(
+    run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    span: Span,
+    out: Annotated[
+        Path | None,
+        place_option("File in .parquet or .csv; <run folder>-<part>.parquet by default."),
+    ] = None,
+    profiles: Profiles = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Write the power of a node, chassis, rack, row or hall of a run, or of each of them.
+
+    The run's loads are played again up to the end of the span, at any step from 0.1 s on. Nodes of
+    a load draw alike. Parts are those of facility.layout, and files that the scenario names must be
+    where the run found them.
+    """
+    library = ProfileLibrary.open(*(profiles or ()))
+    place = write_parts(open_run(run_dir), span, out, force=force, library=library)
+    print_written([place], as_json, quiet)

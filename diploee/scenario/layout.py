@@ -1,0 +1,77 @@
+"""`Layout`: how the nodes of a site stand in chassis, racks, rows and halls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, PositiveInt, model_validator
+
+from diploee.model import MAX_NODES, Model, optional
+from diploee.tables import Int64Array
+
+if TYPE_CHECKING:
+    from diploee.scenario.models import Pool
+
+Level = Literal["node", "chassis", "rack", "row", "hall"]
+LEVELS: tuple[Level, ...] = ("node", "chassis", "rack", "row", "hall")
+"""Parts of a site, the smallest first; one of each holds whole ones of those before."""
+
+MOST_IN_RACK = 60
+"""Nodes of a rack where jobs get the fewest racks."""
+
+_Count = Annotated[PositiveInt, Field(le=MAX_NODES)]
+_Rating = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class Layout(Model):
+    """Where nodes stand; each pool begins a new rack, and a new row where there are rows."""
+
+    nodes_per_chassis: _Count = Field(default=1, description="Nodes in a chassis.")
+    chassis_per_rack: _Count = Field(description="Chassis in a rack.")
+    racks_per_row: _Count | None = optional("Racks in a row; no rows are counted if absent.")
+    rows_per_hall: _Count | None = optional(
+        "Rows in a hall, which may be of several pools; no halls are counted if absent."
+    )
+    rack_rating_kw: _Rating | None = optional(
+        "Rated power of a rack [kW]: the hours in which one is above it are counted."
+    )
+    row_rating_kw: _Rating | None = optional("Rated power of a row [kW], likewise.")
+    placement: Literal["node", "rack"] = Field(
+        default="node",
+        description="Nodes that a job gets: the first that are free, or the fewest racks, the "
+        "first rack with enough free nodes or else those with the most. It changes no start. "
+        "Where a pool allocates GPUs its own rule holds.",
+    )
+
+    @model_validator(mode="after")
+    def _rows_before_halls(self) -> Self:
+        if self.racks_per_row is None and (self.rows_per_hall or self.row_rating_kw):
+            raise ValueError("rows need racks_per_row; give it, or leave out what is of rows")
+        if self.placement == "rack" and (rack := self.size("rack") or 0) > MOST_IN_RACK:
+            raise ValueError(
+                f"placement: rack is for racks of up to {MOST_IN_RACK} nodes, found {rack}; set "
+                "placement: node"
+            )
+        return self
+
+    def size(self, level: Level) -> int | None:
+        """Return the nodes of a part, of a hall those of a row; None where it has no such parts."""
+        rack = self.nodes_per_chassis * self.chassis_per_rack
+        row = self.racks_per_row and rack * self.racks_per_row
+        hall = row if self.rows_per_hall else None
+        return (1, self.nodes_per_chassis, rack, row, hall)[LEVELS.index(level)]
+
+    def levels(self) -> Sequence[Level]:
+        """Return the levels from racks on that it has."""
+        return [level for level in LEVELS[2:] if self.size(level)]
+
+
+def parts_of(pools: Mapping[str, Pool], size: int) -> tuple[Int64Array, Int64Array]:
+    """Return pool and nodes of each part of at most `size` nodes, pool after pool."""
+    n_nodes = np.array([pool.n_nodes for pool in pools.values()])
+    count = -(-n_nodes // size)
+    pool_id = np.repeat(np.arange(count.size), count)
+    nth = np.arange(pool_id.size) - np.repeat(np.cumsum(count) - count, count)
+    return pool_id, np.minimum(n_nodes[pool_id] - nth * size, size)
