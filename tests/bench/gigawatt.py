@@ -48,7 +48,9 @@ def colocation_run(out: Path, n_nodes: int, duration: str, jobs_file: bool = Tru
         child.returncode = os.waitstatus_to_exitcode(status)
     wall_s = time.perf_counter() - started
     assert child.returncode == 0
-    peak_mb = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
+    # Not ru_maxrss, which would also count the process that started the run.
+    peak_mb = max(stage["peak_memory_mb"] for stage in manifest["timing"].values())
     metrics = json.loads((out / "metrics.json").read_text("utf-8"))
     cpu_s = usage.ru_utime + usage.ru_stime
     return Measured(wall_s, cpu_s, peak_mb, metrics["jobs"]["submitted"])
