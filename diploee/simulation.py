@@ -196,8 +196,8 @@ def simulate(
             rated_power_w = rated_w(scenario, inputs.weather_year, stages)
             peak_mw = None
             if any(asks_for_peak(each, scenario) for each in limits):
-                coarse = again(scenario.model_copy(update={"step": None}))
-                peak_mw = _peak_mw(coarse, n_threads, executor)
+                coarse = scenario.model_copy(update={"step": None})
+                peak_mw = _peak_mw(again(coarse), n_threads, executor)  # a line that goes at once
             watches = _watches(line, limits, rated_power_w, peak_mw)
             taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file)
             windows = line.windows(window_days, update)

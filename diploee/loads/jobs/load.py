@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -91,6 +92,7 @@ class JobsLoad:
         self.watch = Stopwatch(Progress())
         self.beside_w: Callable[[int], float] = lambda _: 0.0
         """Gives the power of other loads at a time [ms] beyond that of their idle nodes [W]."""
+        itself = weakref.proxy(self)  # no cycle: a load's memory is free once it is done
         self.n_drawn = 0
         self._submitted = JobTable.empty()
         self._windows: Iterator[_Submitted] | None = None
@@ -99,7 +101,7 @@ class JobsLoad:
         levels = levels_of(chosen.values(), controller)
         self._context = replace(
             _context_of(scenario, self.streams, levels, inputs.signals),
-            service_power_w=lambda time_ms: self.beside_w(time_ms),
+            service_power_w=lambda time_ms: itself.beside_w(time_ms),
         )
         self.streams.settle(simulations(scenario, policies, self._context))
         context = replace(self._context, controller=controller)
