@@ -10,7 +10,7 @@ from pydantic import Field
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
 from diploee.facility.psychrometrics import ZERO_C_K
 from diploee.facility.wse import Efficiency, Kelvin, Pascal, fan_power, of_large_sites, pump_power
-from diploee.model import uncertain
+from diploee.model import default, uncertain
 from diploee.tables import Float64Array
 
 LEAST_LIFT_K = 5.0
@@ -23,10 +23,10 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
     All its values are assumed: measured ones of a site belong into a `cooling_table`.
     """
 
-    kind: Literal["air_chiller"] = Field(
-        default="air_chiller",
-        description="Air-cooled chillers with an economizer of dry coolers, by dry-bulb "
-        "temperature (a part of Carnot's efficiency; all values assumed).",
+    kind: Literal["air_chiller"] = default(
+        "air_chiller",
+        "Air-cooled chillers with an economizer of dry coolers, by dry-bulb temperature (a part "
+        "of Carnot's efficiency; all values assumed).",
     )
     carnot_fraction: Efficiency = uncertain(
         0.45, "Efficiency of the chillers over Carnot's, 0-1", (0.35, 0.55)

@@ -23,7 +23,7 @@ from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Value
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.jit import njit
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, optional, uncertain
+from diploee.model import SCALES, Model, default, optional, uncertain
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 
@@ -226,10 +226,10 @@ class HeatCoolingSpec(CoolingSpec, Plant):
         (1.0, 1.3),
         per_rating=True,
     )
-    other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = Field(
-        default=0.0,
-        description="Heat in the cooled space beside the power that reaches it, such as lights "
-        "[kW]; what it draws belongs to an auxiliary_load.",
+    other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = default(
+        0.0,
+        "Heat in the cooled space beside the power that reaches it, such as lights [kW]; what it "
+        "draws belongs to an auxiliary_load.",
     )
 
     @property

@@ -13,7 +13,7 @@ from diploee.annexes import annex
 from diploee.errors import StageError
 from diploee.facility.base import Site
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
-from diploee.model import optional
+from diploee.model import default, optional
 from diploee.tables import Float64Array, Range
 
 Temperature = Literal["wet_bulb", "dry_bulb"]
@@ -95,14 +95,12 @@ class CoolingTableSpec(CoolingSpec):
 
     source = IT_AC_POWER
 
-    kind: Literal["cooling_table"] = Field(
-        default="cooling_table",
-        description="Cooling power over IT power as measured at the site, by temperature and "
-        "load; the best model where there is one.",
+    kind: Literal["cooling_table"] = default(
+        "cooling_table",
+        "Cooling power over IT power as measured at the site, by temperature and load; the best "
+        "model where there is one.",
     )
-    temperature: Temperature = Field(
-        default="wet_bulb", description="Which temperature the table has."
-    )
+    temperature: Temperature = default("wet_bulb", "Which temperature the table has.")
     points: Annotated[tuple[Point, ...], Field(min_length=2)] | None = optional(
         "Points of temperature [deg C], load (IT power at the nodes' AC input over that of all "
         "nodes at their ratings) and cooling power over IT power, one for each temperature and "

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
 from diploee.facility.wse import CONDENSER_C, Kelvin, Pascal, WaterPlant, pump_power, tower_power
-from diploee.model import uncertain
+from diploee.model import default, uncertain
 from diploee.tables import Float64Array
 
 
@@ -23,10 +23,10 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
 
     default_lags_s = (60.0, 300.0)
 
-    kind: Literal["dlc_tower"] = Field(
-        default="dlc_tower",
-        description="Direct liquid cooling by warm water and towers; the rest of the heat, in the "
-        "air, by the plant of wse.",
+    kind: Literal["dlc_tower"] = default(
+        "dlc_tower",
+        "Direct liquid cooling by warm water and towers; the rest of the heat, in the air, by the "
+        "plant of wse.",
     )
     liquid_fraction: Annotated[float, Field(ge=0, le=1)] = uncertain(
         0.9,

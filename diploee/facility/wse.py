@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
-from diploee.model import uncertain
+from diploee.model import default, uncertain
 from diploee.tables import Float64Array
 
 CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
@@ -129,12 +129,12 @@ class WaterPlant(PartLoad, Winter):
     n_chillers: Annotated[int, Field(ge=1, le=100)] = uncertain(
         4, "Chillers of equal size; the next starts at 90 % load", (2, 8)
     )
-    air_density_kg_m3: float = Field(
-        default=1.16,
+    air_density_kg_m3: float = default(
+        1.16,
+        "Density of the air that fans move [kg/m3]: 1.16 near sea level, about 0.96 at Denver's "
+        "height.",
         ge=0.5,
         le=1.5,
-        description="Density of the air that fans move [kg/m3]: 1.16 near sea level, about 0.96 at "
-        "Denver's height.",
     )
 
     @property
@@ -209,10 +209,10 @@ class WseSpec(WaterPlant, HeatCoolingSpec):
     starts of chillers or water use.
     """
 
-    kind: Literal["wse"] = Field(
-        default="wse",
-        description="Water-cooled chillers with towers and a waterside economizer, by wet-bulb "
-        "temperature (Lei and Masanet; part load assumed).",
+    kind: Literal["wse"] = default(
+        "wse",
+        "Water-cooled chillers with towers and a waterside economizer, by wet-bulb temperature "
+        "(Lei and Masanet; part load assumed).",
     )
 
     @property

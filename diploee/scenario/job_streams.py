@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, Share, check_probabilities, optional, uncertain
+from diploee.model import (
+    SCALES,
+    Model,
+    Name,
+    Share,
+    check_probabilities,
+    default,
+    optional,
+    uncertain,
+    unset,
+)
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
@@ -41,13 +51,13 @@ def _sum_to_one(of_what: str) -> AfterValidator:
 class ProfileVariants(Model):
     """Copies of each profile, slower and faster, so that equal jobs do not swing in lockstep."""
 
-    n_variants: Annotated[int, Field(ge=2, le=MAX_VARIANTS)] = Field(
-        default=5, description="Copies of each profile, evenly spaced over the spread."
+    n_variants: Annotated[int, Field(ge=2, le=MAX_VARIANTS)] = default(
+        5, "Copies of each profile, evenly spaced over the spread."
     )
-    spread: Annotated[float, Field(ge=1e-4, le=0.2)] = Field(
-        default=0.02,
-        description="Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 s "
-        "in 9.8 to 10.2 s, at the same power.",
+    spread: Annotated[float, Field(ge=1e-4, le=0.2)] = default(
+        0.02,
+        "Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 s in 9.8 to "
+        "10.2 s, at the same power.",
     )
 
     def time_factors(self) -> tuple[float, ...]:
@@ -116,10 +126,10 @@ class JobArrays(Model):
     duration: DurationModel | None = optional(
         "How long jobs of arrays run; as long as the class's others if absent."
     )
-    run_time_correlation: Share = Field(
-        default=1.0,
-        description="Correlation of the run times within an array, of their normal scores; at 1 "
-        "all jobs of an array run equally long.",
+    run_time_correlation: Share = default(
+        1.0,
+        "Correlation of the run times within an array, of their normal scores; at 1 all jobs of "
+        "an array run equally long.",
     )
 
     @property
@@ -143,10 +153,9 @@ class JobClass(Model):
         "part of the profile of a node."
     )
     probability: Share = Field(description="Share of the stream's jobs.")
-    scale_from_n_nodes: PositiveInt | None = Field(
-        default=None,
-        description="Scale the profiles measured on this node count linearly to n_nodes: "
-        "a coherent upper bound of the swings, not a forecast.",
+    scale_from_n_nodes: PositiveInt | None = unset(
+        "Scale the profiles measured on this node count linearly to n_nodes: a coherent upper "
+        "bound of the swings, not a forecast."
     )
     duration: DurationModel | None = optional(
         "How long the jobs run; as long as their profile if absent. Otherwise the profile's steady "
@@ -239,10 +248,8 @@ class JobStream(Model):
     """Jobs of one pool: drawn from mix or classes, replayed, recurring, or synchronous."""
 
     pool: str = Field(description="Name of an entry of facility.pools.")
-    mix: JobMix | None = Field(
-        default=None, description="Classes as a product of workload and node count; or classes."
-    )
-    classes: tuple[JobClass, ...] = Field(default=(), description="The classes one by one; or mix.")
+    mix: JobMix | None = unset("Classes as a product of workload and node count; or classes.")
+    classes: tuple[JobClass, ...] = default((), "The classes one by one; or mix.")
     replay: JobReplay | None = optional("Jobs of a log, instead of mix or classes.")
     zeus: RecurringTraining | None = optional(
         "Recurring training jobs with energy knobs, instead of mix or classes."
@@ -250,9 +257,7 @@ class JobStream(Model):
     synchronous: SynchronousTraining | None = optional(
         "Large synchronous training jobs with checkpoints and failures, instead of mix or classes."
     )
-    calendar: Calendar = Field(
-        default=Calendar(), description="When jobs are submitted; uniform if absent."
-    )
+    calendar: Calendar = default(Calendar(), "When jobs are submitted; uniform if absent.")
     dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
         "Variance of a random factor on each hour's rate (gamma, mean 1), as logs show "
         "it: an hour's jobs have variance mean + dispersion * mean^2. Poisson if absent."
@@ -261,16 +266,16 @@ class JobStream(Model):
         "Variance of a random factor on each day's rate (gamma, mean 1), beside dispersion; the "
         "factor of weeks is calendar.week_to_week. Days do not differ if absent."
     )
-    target_utilization: Utilization | None = Field(
-        default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
+    target_utilization: Utilization | None = unset(
+        "Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
     )
-    jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = Field(
-        default=None, description="Mean jobs per day over the span; or target_utilization."
+    jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = unset(
+        "Mean jobs per day over the span; or target_utilization."
     )
-    match: Literal["list", "simulated"] = Field(
-        default="list",
-        description="Quantity that meets the target: the occupancy estimated from the list of "
-        "jobs, as the paper does, or that of the simulated schedule.",
+    match: Literal["list", "simulated"] = default(
+        "list",
+        "Quantity that meets the target: the occupancy estimated from the list of jobs, as the "
+        "paper does, or that of the simulated schedule.",
     )
     startup: DurationModel | None = optional(
         "Time between a job's start and its first power above idle [s], at most a day; none if "

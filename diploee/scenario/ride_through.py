@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from diploee.model import Model, Share, optional
+from diploee.model import Model, Share, default, optional
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]
@@ -35,10 +35,8 @@ class VoltageStage(Model):
 
     voltage_pu: PerUnit = Field(description="Voltage that it picks up beyond, strictly [pu].")
     time_s: Seconds = Field(description="Time beyond it without a break, until it trips [s].")
-    fraction: Share = Field(
-        default=1.0, description="Fraction of the block that it transfers; the largest counts."
-    )
-    side: Side = Field(default="under", description="Side of the voltage.")
+    fraction: Share = default(1.0, "Fraction of the block that it transfers; the largest counts.")
+    side: Side = default("under", "Side of the voltage.")
 
 
 class Recovery(Model):
@@ -50,10 +48,8 @@ class Recovery(Model):
     )
     ramp_s: Seconds | None = optional("Length of the linear ramp [s]; or ramp_mw_per_min.")
     ramp_mw_per_min: Annotated[float, Field(gt=0)] | None = optional("Slope of the ramp [MW/min].")
-    fraction: Share = Field(default=1.0, description="Part of what was transferred that returns.")
-    automatic: bool = Field(
-        default=True, description="false: it returns manual_reset_s after it left, or never."
-    )
+    fraction: Share = default(1.0, "Part of what was transferred that returns.")
+    automatic: bool = default(True, "false: it returns manual_reset_s after it left, or never.")
 
     @model_validator(mode="after")
     def _one_ramp(self) -> Recovery:
@@ -68,10 +64,9 @@ class DipCounter(Model):
     n: Annotated[int, Field(ge=1, le=1_000)] = Field(description="Dips that latch it.")
     window_s: Seconds = Field(description="Time within which they count [s].")
     voltage_pu: PerUnit = Field(description="Voltage below which a dip is [pu].")
-    hold_s: Seconds = Field(default=0.0, description="Length from which a dip counts [s].")
-    merge_s: Seconds = Field(
-        default=0.0,
-        description="A dip that begins sooner after the end of the one before is not counted [s].",
+    hold_s: Seconds = default(0.0, "Length from which a dip counts [s].")
+    merge_s: Seconds = default(
+        0.0, "A dip that begins sooner after the end of the one before is not counted [s]."
     )
 
 
@@ -120,23 +115,19 @@ class RideThrough(Model):
         "Load that the block is part of: a pool, it (all pools, with their supplies), motors (the "
         "cooling) or rest; the block's name if absent."
     )
-    share: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=1.0, description="Its share of that."
-    )
+    share: Annotated[float, Field(gt=0, le=1)] = default(1.0, "Its share of that.")
     preset: (
         Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"] | None
     ) = optional("Settings for studies, no maker's (assumed); keys beside it go before it.")
-    stages: tuple[VoltageStage, ...] = Field(default=(), description="Stages of its curve.")
+    stages: tuple[VoltageStage, ...] = default((), "Stages of its curve.")
     recovery: Recovery | None = optional("How it returns; it stays away if absent.")
     counter: DipCounter | None = optional("Rule that counts dips.")
-    delay_s: Seconds = Field(
-        default=0.0, description="From a trip until it leaves; a recovery cancels nothing [s]."
-    )
+    delay_s: Seconds = default(0.0, "From a trip until it leaves; a recovery cancels nothing [s].")
     manual_reset_s: Seconds | None = optional(
         "From when it left or was latched until someone resets it [s]; never if absent."
     )
-    filter_s: Annotated[float, Field(ge=0, le=10)] = Field(
-        default=0.02, description="Time constant of the voltage's measurement [s]; 0 has none."
+    filter_s: Annotated[float, Field(ge=0, le=10)] = default(
+        0.02, "Time constant of the voltage's measurement [s]; 0 has none."
     )
     source: str | None = optional("Where the settings are from.")
 

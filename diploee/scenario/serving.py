@@ -14,8 +14,10 @@ from diploee.model import (
     Name,
     Share,
     check_probabilities,
+    default,
     optional,
     uncertain,
+    unset,
 )
 from diploee.scenario.log_replay import RequestReplay
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
@@ -67,20 +69,18 @@ class LogisticService(Model):
     throughput_tps: LogisticCurve = Field(description="Output tokens per second [1/s].")
     smallest_batch: BatchSize = Field(description="Smallest measured batch size.")
     largest_batch: BatchSize = Field(description="Largest measured (or feasible) batch size.")
-    replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="Replicas that share the requests of an instance evenly."
+    replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = default(
+        1, "Replicas that share the requests of an instance evenly."
     )
-    idle_power_w: Power | None = Field(
-        default=None,
-        description="Power of a replica's GPUs without requests [W]; that of the smallest batch "
-        "size if absent.",
+    idle_power_w: Power | None = unset(
+        "Power of a replica's GPUs without requests [W]; that of the smallest batch size if absent."
     )
-    other_node_power_w: Power = Field(
-        default=0.0,
-        description="Power of each node besides these GPUs [W], which benchmarks leave out: CPU "
-        "packages, GPUs without a replica.",
+    other_node_power_w: Power = default(
+        0.0,
+        "Power of each node besides these GPUs [W], which benchmarks leave out: CPU packages, "
+        "GPUs without a replica.",
     )
-    source: str = Field(default="", description="Where the coefficients come from.")
+    source: str = default("", "Where the coefficients come from.")
 
     @model_validator(mode="after")
     def _range_is_one(self) -> LogisticService:
@@ -103,11 +103,11 @@ class PowerLaw(Model):
     )
     precision: Literal["fp16", "bf16", "fp8"] = Field(description="Format of the weights.")
     gpu: Literal["H100", "H200", "A100", "L40S"] = Field(description="Kind of GPU.")
-    gpus_per_replica: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="GPUs that share the weights of one replica."
+    gpus_per_replica: Annotated[int, Field(ge=1, le=10_000)] = default(
+        1, "GPUs that share the weights of one replica."
     )
-    replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="Replicas that share the requests of an instance evenly."
+    replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = default(
+        1, "Replicas that share the requests of an instance evenly."
     )
     other_node_power_w: Power = Field(
         description="Power of each node besides these GPUs [W]: CPU packages, GPUs without a "
@@ -144,10 +144,10 @@ class PowerLaw(Model):
 class LatencyCap(Model):
     """A latency that a service keeps; the measured curve turns it into a request rate (Eq. 5)."""
 
-    metric: LatencyMetric = Field(
-        default="mean_e2e",
-        description="Latency that is capped: end to end (e2e), time to first token (ttft) or "
-        "between tokens (itl); its mean or a percentile.",
+    metric: LatencyMetric = default(
+        "mean_e2e",
+        "Latency that is capped: end to end (e2e), time to first token (ttft) or between tokens "
+        "(itl); its mean or a percentile.",
     )
     limit_s: Positive = Field(description="Highest latency [s].")
 
@@ -166,39 +166,35 @@ class ServiceFlexibility(Model):
 class Service(Model):
     """One kind of request, answered by model instances on nodes reserved for it."""
 
-    probability: Share | None = Field(
-        default=None,
-        description="Share of the stream's requests; that of its replay, where it has its own.",
+    probability: Share | None = unset(
+        "Share of the stream's requests; that of its replay, where it has its own."
     )
     replay: RequestReplay | None = optional(
         "Requests of a trace of its own; all services of the stream have one, or none has."
     )
-    max_request_rate_rps: Annotated[float, Field(ge=1e-6, le=MAX_RATE_RPS)] | None = Field(
-        default=None, description="Highest request rate per instance [1/s]; or latency_cap."
+    max_request_rate_rps: Annotated[float, Field(ge=1e-6, le=MAX_RATE_RPS)] | None = unset(
+        "Highest request rate per instance [1/s]; or latency_cap."
     )
-    latency_cap: LatencyCap | None = Field(
-        default=None,
-        description="Latency to keep, which gives the highest request rate per instance (Eq. 5); "
-        "or max_request_rate_rps.",
+    latency_cap: LatencyCap | None = unset(
+        "Latency to keep, which gives the highest request rate per instance (Eq. 5); or "
+        "max_request_rate_rps."
     )
-    output_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | Literal["trace"] = Field(
-        default=512,
-        description="Mean output length of a request [tokens]: which rows of the latency curve "
-        "hold, and the load of a logistic model. trace takes it from the replayed trace: the "
-        "nearest length that the curve has.",
+    output_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | Literal["trace"] = default(
+        512,
+        "Mean output length of a request [tokens]: which rows of the latency curve hold, and the "
+        "load of a logistic model. trace takes it from the replayed trace: the nearest length "
+        "that the curve has.",
     )
-    nodes_per_instance: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(
-        default=1, description="Nodes that one model instance occupies."
+    nodes_per_instance: Annotated[PositiveInt, Field(le=MAX_NODES)] = default(
+        1, "Nodes that one model instance occupies."
     )
-    reserved_nodes: Annotated[Nodes | None, SCALES] = Field(
-        default=None,
-        description="Nodes reserved for the service; shared out by Eq. 7 if absent, and again "
-        "what phases add to the pool, an instance once placed staying where it is.",
+    reserved_nodes: Annotated[Nodes | None, SCALES] = unset(
+        "Nodes reserved for the service; shared out by Eq. 7 if absent, and again what phases add "
+        "to the pool, an instance once placed staying where it is."
     )
-    power_curve: str | None = Field(
-        default=None,
-        description="Node power against request rate: a shipped name such as "
-        "llama3_70b_coding_power, or a CSV file relative to the scenario file; or logistic.",
+    power_curve: str | None = unset(
+        "Node power against request rate: a shipped name such as llama3_70b_coding_power, or a "
+        "CSV file relative to the scenario file; or logistic."
     )
     power_samples: dict[Positive, str] | None = optional(
         "Measured power of one instance over time, by its request rate [1/s]: tables of t_s and "
@@ -218,41 +214,39 @@ class Service(Model):
         "Power by size, precision, GPU and sequences in flight, without a table (experimental); or "
         "power_curve."
     )
-    latency_curve: str | None = Field(
-        default=None,
-        description="Latency and throughput against offered rate: a shipped name such as "
-        "llama3_70b_coding_latency, or a CSV file relative to the scenario file.",
+    latency_curve: str | None = unset(
+        "Latency and throughput against offered rate: a shipped name such as "
+        "llama3_70b_coding_latency, or a CSV file relative to the scenario file."
     )
-    startup_s: ScalingTime = Field(
-        default=0,
-        description="Time from starting an instance to its first request [s]; its nodes are busy, "
-        "at warm_power_w of the node type where it is given. Cold instances load weights for 10 to "
+    startup_s: ScalingTime = default(
+        0,
+        "Time from starting an instance to its first request [s]; its nodes are busy, at "
+        "warm_power_w of the node type where it is given. Cold instances load weights for 10 to "
         "100 s, by the store (assumed); 0 is the paper's.",
     )
-    cooldown_s: ScalingTime = Field(
-        default=0,
-        description="Scale-down delay: time for which an instance is up after its last need [s].",
+    cooldown_s: ScalingTime = default(
+        0, "Scale-down delay: time for which an instance is up after its last need [s]."
     )
-    scaling_interval_s: ScalingTime = Field(
-        default=0,
-        description="Time between decisions to start or stop instances [s], each by the mean rate "
-        "since the last one, at a phase of the service's own; 0: when the rate passes a multiple "
-        "of the highest rate.",
+    scaling_interval_s: ScalingTime = default(
+        0,
+        "Time between decisions to start or stop instances [s], each by the mean rate since the "
+        "last one, at a phase of the service's own; 0: when the rate passes a multiple of the "
+        "highest rate.",
     )
-    min_instances: Annotated[Nodes, SCALES] = Field(
-        default=0, description="Instances that are always up, whatever the request rate."
+    min_instances: Annotated[Nodes, SCALES] = default(
+        0, "Instances that are always up, whatever the request rate."
     )
-    instance_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=1,
-        description="Part of its highest rate that each instance is to run at, 0-1: Eq. 4 starts "
-        "another above it. 1 is the paper's; autoscalers are usually set to 0.5 to 0.8 (assumed).",
+    instance_utilization: Annotated[float, Field(gt=0, le=1)] = default(
+        1,
+        "Part of its highest rate that each instance is to run at, 0-1: Eq. 4 starts another "
+        "above it. 1 is the paper's; autoscalers are usually set to 0.5 to 0.8 (assumed).",
         exclude_if=lambda value: value == 1,
     )
-    standby: Annotated[Literal["cold", "warm"], BeforeValidator(_as_cold)] = Field(
-        default="cold",
-        description="Reserved nodes without an instance in use: cold ones have no model loaded and "
-        "draw idle power (the paper), warm ones keep theirs loaded and draw the node type's "
-        "warm_power_w. Neither counts as busy.",
+    standby: Annotated[Literal["cold", "warm"], BeforeValidator(_as_cold)] = default(
+        "cold",
+        "Reserved nodes without an instance in use: cold ones have no model loaded and draw idle "
+        "power (the paper), warm ones keep theirs loaded and draw the node type's warm_power_w. "
+        "Neither counts as busy.",
     )
     flexibility: ServiceFlexibility | None = optional(
         "How the service answers demand-response events; it does not if absent."
@@ -337,10 +331,9 @@ class Fluctuation(Model):
         "does not fall with size",
         (0.25, 0.75),
     )
-    reference_rate_rps: Positive | None = Field(
-        default=None,
-        description="Request rate at which relative_std was seen [1/s]; the stream's own mean "
-        "rate where absent.",
+    reference_rate_rps: Positive | None = unset(
+        "Request rate at which relative_std was seen [1/s]; the stream's own mean rate where "
+        "absent."
     )
 
 
@@ -351,44 +344,39 @@ class RequestStream(Model):
     services: dict[Name, Service] = Field(
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
-    request_rate_rps: Annotated[RequestRate | None, SCALES] = Field(
-        default=None, description="Mean request rate of all services over the span [1/s]."
+    request_rate_rps: Annotated[RequestRate | None, SCALES] = unset(
+        "Mean request rate of all services over the span [1/s]."
     )
     requests_per_day: Annotated[float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES] = (
-        Field(
-            default=None, description="Mean requests per day of all services; or request_rate_rps."
-        )
+        unset("Mean requests per day of all services; or request_rate_rps.")
     )
-    target_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None,
-        description="Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); "
-        "or request_rate_rps.",
+    target_utilization: Annotated[float, Field(gt=0, le=1)] | None = unset(
+        "Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); or request_rate_rps."
     )
     replay: RequestReplay | None = optional(
         "Requests of a trace instead of the calendar; a rate beside it scales the trace to it."
     )
-    calendar: Calendar = Field(
-        default=Calendar(),
-        description="When requests come; rates are continuous, with the mean of each hour.",
+    calendar: Calendar = default(
+        Calendar(), "When requests come; rates are continuous, with the mean of each hour."
     )
     fluctuation: Fluctuation | None = optional(
         "Scatter of the rate about its calendar; none where absent."
     )
-    minute_jitter_relative_std: Annotated[float, Field(ge=0, le=10)] = Field(
-        default=0,
-        description="Former spelling of fluctuation.relative_std; it froze one factor per minute "
-        "of the week and is read as a fluctuation that is new in every week.",
+    minute_jitter_relative_std: Annotated[float, Field(ge=0, le=10)] = default(
+        0,
+        "Former spelling of fluctuation.relative_std; it froze one factor per minute of the week "
+        "and is read as a fluctuation that is new in every week.",
     )
-    overload: Annotated[SerializeAsAny[OverloadSpec], OVERLOADS] = Field(
-        default="reject",
+    overload: Annotated[SerializeAsAny[OverloadSpec], OVERLOADS] = default(
+        "reject",
+        "Requests above capacity: reject leaves them unserved (the paper), degrade serves all at "
+        "the latency of the measured curve, queue lets them wait.",
         validate_default=True,
-        description="Requests above capacity: reject leaves them unserved (the paper), degrade "
-        "serves all at the latency of the measured curve, queue lets them wait.",
     )
-    capacity: Literal["offered", "sustained"] = Field(
-        default="offered",
-        description="Highest rate per instance: offered takes it as given (the paper), sustained "
-        "lowers it to the measured sustained throughput.",
+    capacity: Literal["offered", "sustained"] = default(
+        "offered",
+        "Highest rate per instance: offered takes it as given (the paper), sustained lowers it to "
+        "the measured sustained throughput.",
     )
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, Share, named_preset, optional, uncertain
+from diploee.model import SCALES, Model, Name, Share, default, named_preset, optional, uncertain
 from diploee.scenario.times import Duration, Moment
 from diploee.units import MS_PER_DAY, MS_PER_S
 
@@ -219,8 +219,8 @@ class CheckpointStore(Model):
         (0.03, 0.3),
         basis="assumed, 2 changes were seen in 28 fast writes",
     )
-    spread: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.035, description="Standard deviation of the logarithm of a fast stall."
+    spread: Annotated[float, Field(ge=0, le=1)] = default(
+        0.035, "Standard deviation of the logarithm of a fast stall."
     )
     slow_spread: Annotated[float, Field(ge=0, le=1)] = uncertain(
         0.25, "Standard deviation of the logarithm of a slow one", (0.0, 0.4)
@@ -289,36 +289,36 @@ class SynchronousJob(Model):
     )
     second_dip: SecondDip | None = optional("A second dip in every iteration; none if absent.")
     micro_steps: MicroSteps | None = optional("Micro-steps, instead of a second dip.")
-    in_turn: bool = Field(
-        default=False,
+    in_turn: bool = default(
+        False,
+        "The model is split by layers: one GPU of each node works after the other, and the others "
+        "are at load_level.",
         exclude_if=not_,
-        description="The model is split by layers: one GPU of each node works after the other, "
-        "and the others are at load_level.",
     )
     noise: GpuNoise | None = optional("Noise while the job trains; none if absent.")
-    run_spread: Annotated[float, Field(ge=0, le=0.1)] = Field(
-        default=0.0,
+    run_spread: Annotated[float, Field(ge=0, le=0.1)] = default(
+        0.0,
+        "Standard deviation of a job's power between its runs, relative; 0.03 between runs of one "
+        "job on other GPUs (Leo-hxu/training-power-trace-explorer, computed).",
         exclude_if=not_,
-        description="Standard deviation of a job's power between its runs, relative; 0.03 between "
-        "runs of one job on other GPUs (Leo-hxu/training-power-trace-explorer, computed).",
     )
     cpu_level: Share | None = optional(
         "Power of the CPUs while the job trains, as a part of their TDP; as on an idle node if "
         "absent."
     )
 
-    start_s: Seconds = Field(
-        default=0.0,
+    start_s: Seconds = default(
+        0.0,
+        "Time for which the processes start on idle GPUs before warm_up_s [s].",
         exclude_if=not_,
-        description="Time for which the processes start on idle GPUs before warm_up_s [s].",
     )
     warm_up_s: Seconds = uncertain(
         300.0, "Start and loading before the first iteration [s]", (100, 600)
     )
-    checkpoint_interval: Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)] = Field(
-        default="young",
-        description="Training between two checkpoints [s], or none; young: the square root of "
-        "twice checkpoint_write_s times the mean time to a failure.",
+    checkpoint_interval: Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)] = default(
+        "young",
+        "Training between two checkpoints [s], or none; young: the square root of twice "
+        "checkpoint_write_s times the mean time to a failure.",
     )
     checkpoint_write_s: Seconds = uncertain(
         20.0, "Time for which a checkpoint stalls the job [s]", (17, 56), "measured on one node"
@@ -330,23 +330,23 @@ class SynchronousJob(Model):
         "Stalls drawn from a fast and a slow state of the store; all of checkpoint_write_s if "
         "absent."
     )
-    lead_s: Annotated[float, Field(ge=0, le=10)] = Field(
-        default=0.0,
-        exclude_if=not_,
-        description="Time by which the GPU that writes leads the others into and out of a stall "
+    lead_s: Annotated[float, Field(ge=0, le=10)] = default(
+        0.0,
+        "Time by which the GPU that writes leads the others into and out of a stall "
         f"[s], on jobs of up to {MOST_LED} GPUs.",
+        exclude_if=not_,
     )
-    failures_per_1000_node_days: Rate = Field(
-        default=3.8,
-        description="Failures that stop the job, per 1,000 days of the nodes that train; 419 in 54 "
-        "days on 2,048 nodes of 8 GPUs (Llama 3) are 3.79, the clusters RSC-1 and RSC-2 of "
+    failures_per_1000_node_days: Rate = default(
+        3.8,
+        "Failures that stop the job, per 1,000 days of the nodes that train; 419 in 54 days on "
+        "2,048 nodes of 8 GPUs (Llama 3) are 3.79, the clusters RSC-1 and RSC-2 of "
         "arXiv:2410.21680 had 6.50 and 2.34. Not confirmed for jobs of some 1,000 GPUs, which "
         "failed more often.",
     )
-    planned_per_1000_node_days: Rate = Field(
-        default=0.43,
-        description="Planned interruptions, which write a checkpoint first and lose no work, "
-        "likewise; 47 in the same 54 days.",
+    planned_per_1000_node_days: Rate = default(
+        0.43,
+        "Planned interruptions, which write a checkpoint first and lose no work, likewise; 47 in "
+        "the same 54 days.",
     )
     detection_median_s: Seconds = uncertain(
         180.0,
@@ -356,10 +356,10 @@ class SynchronousJob(Model):
     detection_sigma: Annotated[float, Field(ge=0, le=3)] = uncertain(
         0.5, "Standard deviation of its natural logarithm", (0.3, 0.8)
     )
-    hung_level: Share = Field(
-        default=0.143,
-        description="Power of a GPU that hangs in a collective operation, as a part of its TDP: "
-        "100 W of 700 W (NVIDIA/NeMo issue 9291).",
+    hung_level: Share = default(
+        0.143,
+        "Power of a GPU that hangs in a collective operation, as a part of its TDP: 100 W of 700 "
+        "W (NVIDIA/NeMo issue 9291).",
     )
     reschedule_s: Seconds = uncertain(
         300.0, "Time to diagnose and to allocate nodes again, idle [s]", (120, 900)
@@ -370,10 +370,8 @@ class SynchronousJob(Model):
     load_level: Share = uncertain(
         0.3, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.4)
     )
-    exit_s: Seconds = Field(
-        default=0.0,
-        exclude_if=not_,
-        description="Time at load_level behind the last iteration [s].",
+    exit_s: Seconds = default(
+        0.0, "Time at load_level behind the last iteration [s].", exclude_if=not_
     )
     repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = uncertain(
         S_PER_DAY,
@@ -545,9 +543,8 @@ class SynchronousTraining(Model):
     jobs: tuple[SynchronousJob, ...] = Field(
         min_length=1, description="The jobs in the order in which they are submitted."
     )
-    repeat: bool = Field(
-        default=False,
-        description="Submit the list again and again until the run ends, one job after the other.",
+    repeat: bool = default(
+        False, "Submit the list again and again until the run ends, one job after the other."
     )
 
     @model_validator(mode="after")

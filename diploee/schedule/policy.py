@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from diploee.errors import DiploeeError, PolicyError, one_line, shown
-from diploee.model import Model
+from diploee.model import Model, default
 from diploee.scenario import SchedulerSpec
 from diploee.scenario.times import SpanMs
 from diploee.schedule.actions import Action
@@ -319,13 +319,13 @@ Estimate = Annotated[
 class EstimatingSpec(SchedulerSpec):
     """A queue discipline that looks at how long jobs are thought to run."""
 
-    estimate: Estimate = Field(
-        default=LOGGED_OR_RUN,
-        description="How long a job is thought to run: exact, its run time times a factor, the "
-        "shortest of some classes that holds it, or logged, what its user asked for in the log, "
-        "its run time where the log has no such time. A job that runs longer keeps its nodes. "
-        "logged_or_run takes the run time where it is longer than what was asked for, too, so that "
-        "drawn jobs have exact estimates.",
+    estimate: Estimate = default(
+        LOGGED_OR_RUN,
+        "How long a job is thought to run: exact, its run time times a factor, the shortest of "
+        "some classes that holds it, or logged, what its user asked for in the log, its run time "
+        "where the log has no such time. A job that runs longer keeps its nodes. logged_or_run "
+        "takes the run time where it is longer than what was asked for, too, so that drawn jobs "
+        "have exact estimates.",
     )
 
     def open(self) -> Any:

@@ -16,7 +16,7 @@ from diploee.learn.jobs.classes import MAX_CLASSES
 from diploee.learn.limits import MIN_BATCHES, total_limits
 from diploee.learn.scatter import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.learn.weeks import WeekFit, fit_weeks
-from diploee.model import documented
+from diploee.model import default, documented, unset
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
@@ -30,27 +30,24 @@ ArrivalKind = Literal["auto", "poisson", "gamma"]
 class JobFitOptions(FitChoices):
     """Options of a fit of a job log."""
 
-    durations: Literal["quantiles", "profile"] = Field(
-        default="quantiles", description="Durations: quantiles, or the profile's own."
+    durations: Literal["quantiles", "profile"] = default(
+        "quantiles", "Durations: quantiles, or the profile's own."
     )
-    arrivals: ArrivalKind = Field(
-        default="auto",
-        description="Scatter of submissions within the weights; auto as the log's hours tell.",
+    arrivals: ArrivalKind = default(
+        "auto", "Scatter of submissions within the weights; auto as the log's hours tell."
     )
-    years: Literal["auto", "law", "weeks"] = Field(
-        default="auto",
-        description="Where years come from: law draws them from the fitted distributions, weeks "
-        "plays the log's own weeks in random order; auto takes the law where its years have the "
-        "median of the log's hourly busy nodes within 7 % and their P99 within 15 %.",
+    years: Literal["auto", "law", "weeks"] = default(
+        "auto",
+        "Where years come from: law draws them from the fitted distributions, weeks plays the "
+        "log's own weeks in random order; auto takes the law where its years have the median of "
+        "the log's hourly busy nodes within 7 % and their P99 within 15 %.",
     )
-    holdout: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None,
-        description="Fit the first part of the log, such as 0.5, as well, and compare its years "
-        "and naive forecasts with the rest.",
+    holdout: Annotated[float, Field(gt=0, lt=1)] | None = unset(
+        "Fit the first part of the log, such as 0.5, as well, and compare its years and naive "
+        "forecasts with the rest."
     )
-    max_classes: PositiveInt = Field(
-        default=MAX_CLASSES,
-        description="Classes at most; node counts with the least node time join others.",
+    max_classes: PositiveInt = default(
+        MAX_CLASSES, "Classes at most; node counts with the least node time join others."
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from diploee.errors import Brief, shown
-from diploee.model import Choices, Share, documented
+from diploee.model import Choices, Share, default, documented, unset
 from diploee.outputs.export.series import ExportBlock, LeapDay, Series
 from diploee.outputs.export.text import in_mw
 from diploee.outputs.reader import Run
@@ -40,80 +40,63 @@ _FLAGS = {"first": "--from", "until": "--to"}
 class Options(Choices):
     """Options of an export; a format refuses those that it has no use for."""
 
-    column: str = Field(
-        default="",
-        description="facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the "
-        "first, of openg2g and gpu-data the second.",
+    column: str = default(
+        "",
+        "facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the first, of "
+        "openg2g and gpu-data the second.",
     )
-    step: str | None = Field(
-        default=None, description="Coarser step such as '15 min'; 1 h for 8760 formats."
+    step: str | None = unset("Coarser step such as '15 min'; 1 h for 8760 formats.")
+    first: datetime | None = unset("Start, local time.")
+    until: datetime | None = unset("End, local time.")
+    event_window: str | None = unset(
+        "One of the run's event windows at 0.1 s, as rise_1s, not the whole run."
     )
-    first: datetime | None = Field(default=None, description="Start, local time.")
-    until: datetime | None = Field(default=None, description="End, local time.")
-    event_window: str | None = Field(
-        default=None,
-        description="One of the run's event windows at 0.1 s, as rise_1s, not the whole run.",
+    year: int | None = unset("Calendar year of an 8760 format, if there are several.")
+    leap_day: LeapDay | None = unset(
+        "Day that a leap year loses in an 8760 format, which refuses one otherwise."
     )
-    year: int | None = Field(
-        default=None, description="Calendar year of an 8760 format, if there are several."
+    time_zone: str | None = unset("Zone of csv stamps, as America/Denver; else the facility's.")
+    q_table: Path | None = unset(
+        "Your CSV p_mw,q_mvar for reactive power, in place of what the run has; q_mvar above 0 is "
+        "drawn by the facility."
     )
-    leap_day: LeapDay | None = Field(
-        default=None,
-        description="Day that a leap year loses in an 8760 format, which refuses one otherwise.",
+    name: LoadName = default("datacenter", "Name of the load.")
+    bus: LoadName = default("datacenter", "Name of its bus (opendss, pypsa).")
+    kv: Annotated[float, Field(gt=0)] = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
+    actual: bool = default(False, "OpenDSS multipliers in kW, not of the peak.")
+    mva: Annotated[float, Field(gt=0)] = default(
+        100.0, "Base of the per-unit values of andes and pscad [MVA]."
     )
-    time_zone: str | None = Field(
-        default=None,
-        description="Zone of csv stamps, as America/Denver; else the facility's.",
+    at: datetime | None = unset("Moment that psse studies, local time; else the peak.")
+    zone: str = default("", "ZONENAME of pjm-lla.")
+    area: str = default("", "AREANAME of pjm-lla.")
+    bus_number: Annotated[int, Field(ge=1, le=999_997)] = default(
+        1, "Number of the load's bus (psse)."
     )
-    q_table: Path | None = Field(
-        default=None,
-        description="Your CSV p_mw,q_mvar for reactive power, in place of what the run has; "
-        "q_mvar above 0 is drawn by the facility.",
+    parts: tuple[Literal["raw", "cmld", "perc1", "linjbl"], ...] = default(
+        ("raw", "cmld"),
+        "Part of psse, raw and cmld by default: load records, a composite load, PERC1, a repeated "
+        "wave; may be repeated.",
     )
-    name: LoadName = Field(default="datacenter", description="Name of the load.")
-    bus: LoadName = Field(default="datacenter", description="Name of its bus (opendss, pypsa).")
-    kv: Annotated[float, Field(gt=0)] = Field(
-        default=12.47, description="Rated voltage of the OpenDSS load, in kV."
+    drives: Share = default(0.0, "Share of the cooling that is on drives (psse cmld, assumed 0).")
+    vd1: Share = default(0.65, "Voltage at which cmld's electronic load drops.")
+    vd2: Share = default(0.6, "Voltage at which all of it has dropped.")
+    frcel: Share = default(0.8, "Part of it that comes back.")
+    perc1_head: str | None = unset(
+        "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 NC 0 0\"; "
+        "without it PERC1 is written by name alone."
     )
-    actual: bool = Field(default=False, description="OpenDSS multipliers in kW, not of the peak.")
-    mva: Annotated[float, Field(gt=0)] = Field(
-        default=100.0, description="Base of the per-unit values of andes and pscad [MVA]."
+    hz: Annotated[float, Field(gt=0)] | None = unset(
+        "Frequency of linjbl's wave; else the window's strongest."
     )
-    at: datetime | None = Field(
-        default=None, description="Moment that psse studies, local time; else the peak."
+    fast_hz: Annotated[float, Field(gt=0)] | None = unset(
+        "A second, faster one: the wave is biperiodic then."
     )
-    zone: str = Field(default="", description="ZONENAME of pjm-lla.")
-    area: str = Field(default="", description="AREANAME of pjm-lla.")
-    bus_number: Annotated[int, Field(ge=1, le=999_997)] = Field(
-        default=1, description="Number of the load's bus (psse)."
+    equal: Literal["fundamental", "peak_to_peak"] = default(
+        "fundamental", "Property that linjbl's square shares with the window."
     )
-    parts: tuple[Literal["raw", "cmld", "perc1", "linjbl"], ...] = Field(
-        default=("raw", "cmld"),
-        description="Part of psse, raw and cmld by default: load records, a composite load, PERC1, "
-        "a repeated wave; may be repeated.",
-    )
-    drives: Share = Field(
-        default=0.0, description="Share of the cooling that is on drives (psse cmld, assumed 0)."
-    )
-    vd1: Share = Field(default=0.65, description="Voltage at which cmld's electronic load drops.")
-    vd2: Share = Field(default=0.6, description="Voltage at which all of it has dropped.")
-    frcel: Share = Field(default=0.8, description="Part of it that comes back.")
-    perc1_head: str | None = Field(
-        default=None,
-        description="Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 "
-        'NC 0 0"; without it PERC1 is written by name alone.',
-    )
-    hz: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Frequency of linjbl's wave; else the window's strongest."
-    )
-    fast_hz: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="A second, faster one: the wave is biperiodic then."
-    )
-    equal: Literal["fundamental", "peak_to_peak"] = Field(
-        default="fundamental", description="Property that linjbl's square shares with the window."
-    )
-    signal: Literal["p_mw", "dp_pu"] = Field(
-        default="p_mw", description="pscad: power, or its change against the mean in pu of --mva."
+    signal: Literal["p_mw", "dp_pu"] = default(
+        "p_mw", "pscad: power, or its change against the mean in pu of --mva."
     )
 
     def given(self) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal
 
-from pydantic import Field
-
+from diploee.model import default
 from diploee.schedule.policy import (
     LOGGED_OR_RUN,
     ClusterView,
@@ -154,9 +153,7 @@ class _Plan:
 class ConservativeSpec(EstimatingSpec):
     """Conservative backfilling: no job delays any that was submitted before it."""
 
-    kind: Literal["conservative"] = Field(
-        default="conservative", description="A reservation for every waiting job."
-    )
+    kind: Literal["conservative"] = default("conservative", "A reservation for every waiting job.")
 
     def open(self) -> Policy:
         """Return the policy itself."""

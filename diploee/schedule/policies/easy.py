@@ -13,9 +13,7 @@ from collections.abc import Collection, Sequence
 from itertools import groupby, islice
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from diploee.model import optional
+from diploee.model import default, optional
 from diploee.scenario import SchedulerSpec
 from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy, has_twin
 
@@ -77,13 +75,13 @@ def _shadow(
 class EasyBackfill(EstimatingSpec):
     """EASY backfilling: first in, first out, and what fits into the gap before the head."""
 
-    kind: Literal["easy"] = Field(
-        default="easy", description="EASY: jobs behind the head start where they do not delay it."
+    kind: Literal["easy"] = default(
+        "easy", "EASY: jobs behind the head start where they do not delay it."
     )
-    order: Order = Field(
-        default="submission",
-        description="Order in which the jobs behind the head are tried: that of submission, or "
-        "sjbf, the shortest estimate first.",
+    order: Order = default(
+        "submission",
+        "Order in which the jobs behind the head are tried: that of submission, or sjbf, the "
+        "shortest estimate first.",
     )
     depth: int | None = optional(
         "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
@@ -128,9 +126,7 @@ class ShortestJobFirst(EstimatingSpec):
 
     order: ClassVar[str] = "sjf"
     depth: ClassVar[int] = 1
-    kind: Literal["sjf"] = Field(
-        default="sjf", description="The shortest estimate first; the head blocks the queue."
-    )
+    kind: Literal["sjf"] = default("sjf", "The shortest estimate first; the head blocks the queue.")
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the longest run of the shortest jobs that fits the free nodes."""

@@ -17,10 +17,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
 from diploee.errors import PolicyError
-from diploee.model import SCALES, optional
+from diploee.model import SCALES, default, optional
 from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
@@ -365,24 +364,23 @@ class _Left(Headroom):
 class PowerCappedSpec(EstimatingSpec):
     """EASY backfilling over nodes and watts: all devices stay under a cap."""
 
-    kind: Literal["power_capped"] = Field(
-        default="power_capped",
-        description="EASY over nodes and watts: a job starts only where jobs, services and idle "
-        "nodes stay under a cap to its expected end.",
+    kind: Literal["power_capped"] = default(
+        "power_capped",
+        "EASY over nodes and watts: a job starts only where jobs, services and idle nodes stay "
+        "under a cap to its expected end.",
     )
     cap_mw: Annotated[float | None, SCALES] = optional(
         "Most that all devices of the facility may draw [MW], of all pools and services; the "
         "signal cap of flexibility.signals if absent.",
         gt=0,
     )
-    power_basis: PowerBasis = Field(
-        default="p95_60s",
-        description="Power of a job that counts: its profile's mean, the 95th percentile of its "
-        "one-minute means (assumed), or the ratings of its nodes.",
+    power_basis: PowerBasis = default(
+        "p95_60s",
+        "Power of a job that counts: its profile's mean, the 95th percentile of its one-minute "
+        "means (assumed), or the ratings of its nodes.",
     )
-    order: Order = Field(
-        default="submission",
-        description="Order in which the jobs behind the head are tried, as of easy.",
+    order: Order = default(
+        "submission", "Order in which the jobs behind the head are tried, as of easy."
     )
     depth: int | None = optional(
         "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
@@ -394,10 +392,7 @@ class PowerCappedSpec(EstimatingSpec):
         """Yield a cap that lies below idle power, or that is missing."""
         if self.cap_mw is None:
             if flexibility is None or flexibility.signals.cap is None:
-                yield (
-                    ("cap_mw",),
-                    "is missing; add it, or a signal 'cap' to flexibility.signals",
-                )
+                yield (("cap_mw",), "is missing; add it, or a signal 'cap' to flexibility.signals")
         elif self.cap_mw * W_PER_MW < idle_power_w:
             yield (
                 ("cap_mw",),

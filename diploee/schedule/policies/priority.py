@@ -11,9 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
-from diploee.model import optional
+from diploee.model import default, optional
 from diploee.scenario.times import SpanMs
 from diploee.schedule.policies.easy import backfilled
 from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy
@@ -84,31 +82,23 @@ class MultifactorPriority:
 class PrioritySpec(EstimatingSpec):
     """Multifactor priority: the queue by weighted factors, then EASY backfilling."""
 
-    kind: Literal["priority"] = Field(
-        default="priority",
-        description="The queue by weighted factors, as Slurm's multifactor plugin, then EASY; by "
-        "submission while all weights are 0, as Slurm's are.",
+    kind: Literal["priority"] = default(
+        "priority",
+        "The queue by weighted factors, as Slurm's multifactor plugin, then EASY; by submission "
+        "while all weights are 0, as Slurm's are.",
     )
-    age: float = Field(default=0, ge=0, le=1e9, description="Weight of the wait over age_max.")
-    age_max: SpanMs = Field(
-        default=MS_PER_WEEK, description="Wait from which on it counts no more (assumed)."
-    )
-    size: float = Field(
-        default=0, ge=0, le=1e9, description="Weight of a job's nodes over those of the pool."
-    )
-    fair_share: float = Field(
-        default=0,
+    age: float = default(0, "Weight of the wait over age_max.", ge=0, le=1e9)
+    age_max: SpanMs = default(MS_PER_WEEK, "Wait from which on it counts no more (assumed).")
+    size: float = default(0, "Weight of a job's nodes over those of the pool.", ge=0, le=1e9)
+    fair_share: float = default(
+        0,
+        "Weight of 2^(-U/S): U the part of its user in the node time so far, S one over the "
+        "number of users; users come from replayed logs.",
         ge=0,
         le=1e9,
-        description="Weight of 2^(-U/S): U the part of its user in the node time so far, S one "
-        "over the number of users; users come from replayed logs.",
     )
-    half_life: SpanMs = Field(
-        default=MS_PER_WEEK, description="Time in which node time so far halves (assumed)."
-    )
-    priority: float = Field(
-        default=0, ge=0, le=1e9, description="Weight of the priority of a job's class."
-    )
+    half_life: SpanMs = default(MS_PER_WEEK, "Time in which node time so far halves (assumed).")
+    priority: float = default(0, "Weight of the priority of a job's class.", ge=0, le=1e9)
     depth: int | None = optional(
         "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
     )
