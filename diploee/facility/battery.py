@@ -513,9 +513,7 @@ class BatterySpec(StageSpec):
         """Return the columns of what it does; arguments as in `Held`."""
         auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
         loss_w = np.where(
-            battery_w > 0,
-            battery_w * (1 / store.discharge - 1),
-            -battery_w * (1 - store.charge),
+            battery_w > 0, battery_w * (1 / store.discharge - 1), -battery_w * (1 - store.charge)
         )
         return {
             "battery_power_w": battery_w,

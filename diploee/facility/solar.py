@@ -153,13 +153,7 @@ def pvwatts_w(spec: SolarSpec, sun: Sun) -> Float64Array:
     import pandas as pd
     from pvlib.location import Location
     from pvlib.modelchain import ModelChain
-    from pvlib.pvsystem import (
-        Array,
-        FixedMount,
-        PVSystem,
-        SingleAxisTrackerMount,
-        pvwatts_losses,
-    )
+    from pvlib.pvsystem import Array, FixedMount, PVSystem, SingleAxisTrackerMount, pvwatts_losses
     from pvlib.temperature import TEMPERATURE_MODEL_PARAMETERS
 
     mount = FixedMount(spec.tilt_deg, spec.azimuth_deg)

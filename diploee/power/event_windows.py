@@ -93,10 +93,7 @@ class EventWindowSearch:
     """
 
     def __init__(
-        self,
-        model: PowerModel,
-        stages: Stages,
-        transient: Transient | None = None,
+        self, model: PowerModel, stages: Stages, transient: Transient | None = None
     ) -> None:
         self._transient = transient
         self._model, self._stages = model, stages

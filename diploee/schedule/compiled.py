@@ -266,11 +266,7 @@ def _start(
 
 @njit()
 def _end_first(
-    pool: _Pool,
-    now_ms: int,
-    gpus: Gpus | None,
-    ahead: _Ahead | None,
-    plan: Plan | None,
+    pool: _Pool, now_ms: int, gpus: Gpus | None, ahead: _Ahead | None, plan: Plan | None
 ) -> None:
     """End the job that ends first, or add nodes."""
     held, expected_ms = pool.running[1, 0], pool.running[2, 0]

@@ -132,10 +132,7 @@ class JobPower:
     """
 
     def __init__(
-        self,
-        library: ProfileLibrary,
-        nodes: Sequence[NodeType],
-        filled: Sequence[bool] = (),
+        self, library: ProfileLibrary, nodes: Sequence[NodeType], filled: Sequence[bool] = ()
     ) -> None:
         self._library, self._nodes, self._filled = library, nodes, filled
         self._found: dict[int, tuple[float, float, float]] = {}

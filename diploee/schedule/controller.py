@@ -473,11 +473,7 @@ class FairCaps:
         return found
 
     def _pause(
-        self,
-        view: Any,
-        keys: Sequence[tuple[str, int]],
-        power_w: Float64Array,
-        room: Headroom,
+        self, view: Any, keys: Sequence[tuple[str, int]], power_w: Float64Array, room: Headroom
     ) -> list[tuple[str, Any]]:
         """Stop jobs until the rest keeps the aim: those that tolerate most, then most slack."""
         order = []

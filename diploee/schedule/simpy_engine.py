@@ -23,11 +23,7 @@ class SimpyCluster(SimpyLoop, Viewed):
     """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy."""
 
     def __init__(
-        self,
-        n_nodes: int,
-        policy: Policy,
-        begin_ms: int = 0,
-        added: Sequence[tuple[int, int]] = (),
+        self, n_nodes: int, policy: Policy, begin_ms: int = 0, added: Sequence[tuple[int, int]] = ()
     ) -> None:
         super().__init__(begin_ms)
         self.n_nodes = n_nodes

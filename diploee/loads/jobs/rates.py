@@ -386,11 +386,7 @@ MOST_PREDICTED = 12
 
 
 def bisect(
-    function: Callable[[float], float],
-    target: float,
-    low: float,
-    high: float,
-    tolerance: float,
+    function: Callable[[float], float], target: float, low: float, high: float, tolerance: float
 ) -> tuple[float, float, int]:
     """Find where a non-decreasing function comes nearest to a target."""
     best, best_value = high, function(high)
@@ -416,11 +412,7 @@ def bisect(
 
 
 def bisect_rising(
-    function: Callable[[float], float],
-    target: float,
-    low: float,
-    high: float,
-    tolerance: float,
+    function: Callable[[float], float], target: float, low: float, high: float, tolerance: float
 ) -> tuple[float, float, int]:
     """Find what `bisect` finds of a costly non-decreasing function, from fewer of its values.
 

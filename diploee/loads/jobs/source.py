@@ -332,12 +332,7 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
         if dispersion is not None
     ]
     return hourly_rates(
-        spec.calendar,
-        frame.clock,
-        frame.seed,
-        *name,
-        standing=frame.standing,
-        scatters=scatters,
+        spec.calendar, frame.clock, frame.seed, *name, standing=frame.standing, scatters=scatters
     )
 
 

@@ -333,10 +333,7 @@ def _serve(
 
 
 def fifo_wait_s(
-    edges_s: Float64Array,
-    rate_rps: Float64Array,
-    served_rps: Float64Array,
-    final_rate_rps: float,
+    edges_s: Float64Array, rate_rps: Float64Array, served_rps: Float64Array, final_rate_rps: float
 ) -> Float64Array:
     """Return how long the requests of each step wait in the backlog [s].
 
