@@ -14,7 +14,7 @@ from diploee.columns import TAKEN_OFF, Columns, catalogue, with_boundary
 from diploee.errors import InputError, LogFormatError, StageError, one_line
 from diploee.facility import Block, Site, Stage, Weather
 from diploee.facility.base import POWER, REACTIVE, Stages, check_order, numbered
-from diploee.inputs import Inputs
+from diploee.inputs import Inputs, load_inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.model import SCALES, Model
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, Method, PowerModel
@@ -23,11 +23,17 @@ from diploee.power.segments import absent_nodes
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Facility, Scenario
-from diploee.scenario.loading import scenario_from_dict
+from diploee.scenario.loading import scenario_from_dict, with_value
+from diploee.scenario.starter import Site as Answers
+from diploee.scenario.starter import starter_text
+from diploee.scenario.yaml_lines import read_text
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.policy import twin_of
 from diploee.schedule.schedule import QUEUE_COLUMNS, Engine
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
+
+DRAFT_NODES = 1000
+"""Nodes of the site whose power says how many make the one that is asked for."""
 
 MOST_ROUNDS = 20
 """Tries at a size; one does where all parts of a site grow with its nodes."""
@@ -219,6 +225,18 @@ def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) ->
                 f"{idle_mw:.4g} MW that the nodes draw without a job"
             )
     return settled
+
+
+def starter(answers: Answers, name: str) -> tuple[str, int]:
+    """Return a first scenario of a site as text, and how many nodes make its power."""
+    draft = answers.model_copy(update={"largest_job": 0.0})  # whose job is of given nodes
+    data, _ = read_text(starter_text(draft, name, DRAFT_NODES))
+    data = with_value(data, "facility.size", {"poi_mw": answers.poi_mw}, lambda: "facility.size")
+    scenario = scenario_from_dict(data)
+    n_nodes = settle(scenario, load_inputs(scenario)).facility.n_nodes
+    text = starter_text(answers, name, n_nodes)
+    scenario_from_dict(read_text(text)[0])
+    return text, n_nodes
 
 
 def open_stages(

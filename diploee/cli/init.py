@@ -11,11 +11,7 @@ import typer
 
 from diploee.cli.options import Force, Json, place_option, print_result
 from diploee.errors import InputError, OutputExistsError, ScenarioError
-from diploee.scenario.starter import Site, starter_text
-
-DRAFT_NODES = 1000
-"""Nodes of the site whose power says how many make the one that is asked for."""
-
+from diploee.scenario.starter import Site
 
 NOTHING_LET = {"training_share": 0.0, "colocation_share": 0.0}
 """Stands in for shares that are not answered yet."""
@@ -46,9 +42,7 @@ def init_command(
     assumed is marked.
     """
     from diploee.files import check_file, whole_file
-    from diploee.inputs import load_inputs
-    from diploee.scenario import load_scenario
-    from diploee.site import settle
+    from diploee.site import starter
     from diploee.textio.source import open_file
 
     check_file(out, force)
@@ -74,13 +68,8 @@ def init_command(
         answers[name] = _asked(name, answers)
     site = _site(answers)
     with whole_file(out, force) as path:
-        draft_site = site.model_copy(update={"largest_job": 0.0})  # whose job is of given nodes
-        path.write_text(starter_text(draft_site, out.stem, DRAFT_NODES), encoding="utf-8")
-        size = {"facility.size": {"poi_mw": site.poi_mw}}
-        draft = load_scenario(path, values=size)
-        n_nodes = settle(draft, load_inputs(draft)).facility.n_nodes
-        path.write_text(starter_text(site, out.stem, n_nodes), encoding="utf-8")
-        load_scenario(path)
+        text, n_nodes = starter(site, out.stem)
+        path.write_text(text, encoding="utf-8")
     words = f"{out}: written; now: diploee run {out} --engine compiled"
     print_result({"written": [out], "n_nodes": n_nodes}, [words], as_json=as_json)
 

@@ -88,12 +88,22 @@ def load_yaml_with_lines(
         raise ScenarioError([f"{path}: can't be read ({error.strerror})"]) from error
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path}: is not UTF-8 text (byte {error.start})"]) from error
-    data, lines = _parse(text, lambda line: f"{path}{f':{line}' if line else ''}")
+    return read_text(text, path, such_as, kinds)
+
+
+def read_text(
+    text: str,
+    source: object = "scenario",
+    such_as: str = "keys such as 'name:'",
+    kinds: type | tuple[type, ...] = dict,
+) -> tuple[Any, dict[KeyPath, int]]:
+    """Read YAML from memory; errors name its source and the line."""
+    data, lines = _parse(text, lambda line: f"{source}{f':{line}' if line else ''}")
     if not isinstance(data, kinds):
         problem = f": is empty; expected {such_as}"
         if data is not None:
             problem = f":1: expected {such_as}, found {shown(data)}"
-        raise ScenarioError([f"{path}{problem}"])
+        raise ScenarioError([f"{source}{problem}"])
     return data, lines
 
 
