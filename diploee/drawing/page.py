@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,11 @@ class Figures:
 
     def scripts(self) -> str:
         """Return what draws the figures above: colours, columns, Vega and the script."""
-        import vl_convert
-
         columns = list(self._columns.values())
-        program = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-        program = program.replace("</script", "<\\/script")  # which would end its element
         return (
             f"<style>{self._style()}</style>\n"
             f"<script type='application/json' id='columns'>{_json(columns)}</script>\n"
-            f"<script>{program}</script>\n"
+            f"<script>{_program()}</script>\n"
             f"<script>\n{(_HERE / 'page.js').read_text('utf-8')}</script>\n"
         )
 
@@ -77,7 +74,10 @@ class Figures:
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(chart.title)}</title></head>\n<body>{figure}{self.scripts()}"
+            f"<title>{html.escape(chart.title)}</title>"
+            "<style>:root { color-scheme: light dark; } figure { margin: 0; } "
+            "body { margin: 10px 16px; font: 15px/1.45 Helvetica, Arial, sans-serif; }</style>"
+            f"</head>\n<body>{figure}{self.scripts()}"
             "</body></html>\n"
         )
 
@@ -141,6 +141,15 @@ class Figures:
             f"{(_HERE / 'page.css').read_text('utf-8')}"
             f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         )
+
+
+@cache
+def _program() -> str:
+    """Return the script of Vega, which takes a second or two to put together."""
+    import vl_convert
+
+    program: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return program.replace("</script", "<\\/script")  # which would end its element
 
 
 def _json(content: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -377,8 +378,8 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def report_page(report: Report) -> str:
-    """Return a report, or a data sheet, as the text of its page."""
+@cache
+def _template() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -389,7 +390,12 @@ def report_page(report: Report) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return templates.get_template("page.html").render(
+    return templates.get_template("page.html")
+
+
+def report_page(report: Report) -> str:
+    """Return a report, or a data sheet, as the text of its page."""
+    page: str = _template().render(
         version=__version__,
         mark=MARK,
         policy=POLICY,
@@ -397,6 +403,7 @@ def report_page(report: Report) -> str:
         figures=Figures(),
         report=report,
     )
+    return page
 
 
 def period(run: Run) -> str:
