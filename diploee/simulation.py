@@ -95,6 +95,7 @@ def simulate(
     loads: Sequence[OpenLoad] = (),
     limits: Sequence[Limits] = (),
     at_most_s: float | None = None,
+    at_most_mb: float | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
 
@@ -146,6 +147,8 @@ def simulate(
         Checked while the run passes, at the step that they need, with those of the scenario.
     at_most_s : float, optional
         A run that is forecast to take longer is refused [s].
+    at_most_mb : float, optional
+        A run that is forecast to take more memory is refused [MB].
 
     Returns
     -------
@@ -186,7 +189,7 @@ def simulate(
                 line = line.keeping_before_stores()
             line.jobs.watch = watch
             if at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
-                text = _time_in_words(line, engine, jobs_file, len(limits), at_most_s)
+                text = _time_in_words(line, engine, jobs_file, len(limits), at_most_s, at_most_mb)
                 watch.progress.tell(text)
             needed_mb = _expected_mb(line, jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
@@ -375,13 +378,23 @@ def _peak_mw(line: Line, n_threads: int | None, executor: Executor | None) -> fl
 
 
 def _time_in_words(
-    line: Line, engine: Engine, jobs_file: bool, n_watched: int, at_most_s: float | None
+    line: Line,
+    engine: Engine,
+    jobs_file: bool,
+    n_watched: int,
+    at_most_s: float | None,
+    at_most_mb: float | None,
 ) -> str:
-    """Return what a run takes in its steps; refuse one that takes longer than asked for."""
+    """Return what a run takes in its steps; refuse one that takes more than asked for."""
     scenario, plans = line.scenario, line.plans
     jobs_per_day = line.jobs.streams.jobs_per_day
     forecast = _forecast(scenario, jobs_per_day, plans, engine, jobs_file, n_watched)
     time_s = forecast.time_s
+    if at_most_mb is not None and forecast.memory_mb > at_most_mb:
+        raise InputError(
+            f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB that it may; "
+            "take fewer nodes or a shorter duration"
+        )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
         return f"{steps}, on one core {forecast.words()}"
