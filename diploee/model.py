@@ -205,7 +205,7 @@ def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
 
     They are left as they are, or name one of several sets of such values.
     """
-    for key, inner, owner, name in _parts(value, at):
+    for key, inner, owner, name in parts_of(value, at):
         field = type(owner).model_fields[name] if owner else None
         chosen = field and (inner is None or inner == field.default or isinstance(inner, str))
         if owner and field and chosen and "assumed" in (field.description or ""):
@@ -219,7 +219,7 @@ def ranges(value: Any, at: str, rating: float) -> Iterator[tuple[str, tuple[floa
 
     Ranges per rating are of the rating given.
     """
-    for key, inner, owner, name in _parts(value, at):
+    for key, inner, owner, name in parts_of(value, at):
         field = type(owner).model_fields[name] if owner else None
         extra: Any = field.json_schema_extra if field else None
         if not owner or not field or not extra or "range" not in extra:
@@ -230,7 +230,7 @@ def ranges(value: Any, at: str, rating: float) -> Iterator[tuple[str, tuple[floa
             yield key, (float(low * of), float(high * of)), name in owner.model_fields_set
 
 
-def _parts(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]]:
+def parts_of(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]]:
     """Yield key and value of what lies directly within a value; of a model it and the name."""
     match value:
         case Model():

@@ -16,6 +16,7 @@ from diploee.cli.helped import App
 COMMANDS = {
     "Start": {
         "init": "init:init_command",
+        "studio": "studio:studio_command",
         "validate": "run:validate",
         "run": "run:run_command",
         "scenarios": "scenarios:scenarios_app",

@@ -22,6 +22,7 @@ EXAMPLES = {
     "scenarios show": "diploee scenarios show colocation_10mw",
     "scenarios copy": "diploee scenarios copy colocation_10mw --out my_site.yaml",
     "init": "diploee init --poi-mw 150 --training-share 0.7 --time-zone America/Chicago",
+    "studio": "diploee studio my_site.yaml",
     "weather": "diploee weather denver.epw denver_2012.csv",
     "schema": "diploee schema --markdown",
     "report": "diploee report runs/colocation-40 --out colocation.html",

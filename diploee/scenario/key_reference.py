@@ -52,7 +52,13 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         for key, of_key in part["properties"].items():
             shown = written.get("properties", part["properties"])[key]  # kinds are written anyhow
             default = _default(shown, key in part.get("required", ()))
-            cells = (f"`{key}`", _type(of_key), default, _allowed(of_key), of_key["description"])
+            cells = (
+                f"`{key}`",
+                key_type(of_key),
+                default,
+                allowed_words(of_key),
+                of_key["description"],
+            )
             lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -131,9 +137,10 @@ def _options(of_key: Schema) -> list[Schema]:
     ]
 
 
-def _type(of_key: Schema) -> str:
+def key_type(of_key: Schema) -> str:
+    """Return what a key takes, in words; models as links."""
     if options := _options(of_key):
-        return " or ".join(map(_type, options))
+        return " or ".join(map(key_type, options))
     if "$ref" in of_key:
         name = _model_name(of_key)
         return f"[{name}](#{name.lower()})"
@@ -141,20 +148,20 @@ def _type(of_key: Schema) -> str:
         return "date"
     kind = of_key.get("type")
     if kind == "array" and of_key.get("items"):
-        inner = _type(of_key["items"])
+        inner = key_type(of_key["items"])
         is_fixed = "minItems" in of_key and of_key["minItems"] == of_key.get("maxItems")
         count = f"{of_key['minItems']} " if is_fixed else ""
         return f"list of {count}{_PLURALS.get(inner, inner)}"
     if kind == "object" and isinstance(values := of_key.get("additionalProperties"), dict):
-        inner = _type(values)
+        inner = key_type(values)
         return f"{_PLURALS.get(inner, inner)} by name"
     return _TYPES.get(str(kind), "any value")
 
 
-def _allowed(of_key: Schema) -> str:
-    """Return what the type leaves open: words, bounds, examples."""
+def allowed_words(of_key: Schema) -> str:
+    """Return what the type of a key leaves open: words, bounds, examples."""
     if options := _options(of_key):
-        return "; ".join(filter(None, map(_allowed, options)))
+        return "; ".join(filter(None, map(allowed_words, options)))
     words = of_key.get("enum") or ([of_key["const"]] if "const" in of_key else [])
     if words:
         return ", ".join(f"`{word}`" for word in words)
@@ -162,7 +169,7 @@ def _allowed(of_key: Schema) -> str:
     texts = []
     if of_key.get("minProperties") or (of_key.get("minItems") and "maxItems" not in of_key):
         texts.append("at least one")
-    if isinstance(inner, dict) and (of_each := _allowed(inner)):
+    if isinstance(inner, dict) and (of_each := allowed_words(inner)):
         texts.append(f"each {of_each}")
     bounds = [
         f"{word} {int(limit):,}" if (limit := of_key[name]) % 1 == 0 else f"{word} {limit:g}"

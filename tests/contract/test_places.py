@@ -291,8 +291,8 @@ READING = (
     "recurring --recurrences 2 --seeds 1",
 )
 """Commands that print a result, beside those that write one."""
-NO_RESULT = {"scenarios show", "schema", "profiles record"}
-"""They print a file as it is, JSON in any case, and what another command prints."""
+NO_RESULT = {"scenarios show", "schema", "profiles record", "studio"}
+"""They print a file as it is, JSON in any case, what another command prints, and an address."""
 PRINTING = {
     command.words.replace("-q ", ""): [pytest.mark.slow] if command.slow else []
     for name, command in COMMANDS.items()

@@ -1,0 +1,77 @@
+"""``diploee studio``: a local page to build a site and see its year."""
+
+from __future__ import annotations
+
+import webbrowser
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diploee.cli.options import Quiet
+from diploee.cli.run import AT_MOST_MIN
+from diploee.errors import InputError
+
+NEEDED = ("starlette", "uvicorn")
+
+
+def studio_command(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="Scenario file or shipped name to begin with, else the template."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The one folder that is read and written: scenarios in it, runs in runs/ below "
+            "it. That of the scenario file by default, else the current one.",
+        ),
+    ] = None,
+    at_most: Annotated[
+        float, typer.Option(metavar="MINUTES", help="Refuse runs that are forecast to take longer.")
+    ] = AT_MOST_MIN,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Open a local page to build a site, see its year and take it away.
+
+    It listens on this machine alone, for who has the address with its token; Ctrl-C closes it.
+    """
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise InputError(
+            f"{' and '.join(missing)} not installed; install: pip install 'diploee[studio]'"
+        )
+    if not at_most > 0:  # nan
+        raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
+    from diploee.cli import Interrupted
+    from diploee.scenario import load_scenario, shipped_scenarios
+    from diploee.scenario.loading import find_scenario
+    from diploee.studio.server import Studio
+    from diploee.studio.sites import Place
+
+    name = scenario or ""
+    if name and name not in shipped_scenarios():
+        file = find_scenario(name).resolve()
+        load_scenario(file)
+        folder, name = (folder or file.parent).resolve(), str(file)
+        if not file.is_relative_to(folder):
+            raise InputError(f"--folder: {file} is outside of {folder}; name a folder above it")
+        name = str(file.relative_to(folder))
+    folder = (folder or Path()).resolve()
+    if not folder.is_dir():
+        raise InputError(f"--folder: {folder} is no folder; make it first")
+    studio = Studio(Place(folder), at_most * 60, port, name)
+    if not quiet:
+        typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
+    if not no_browser:
+        webbrowser.open(studio.address)
+    with suppress(Interrupted, KeyboardInterrupt):
+        studio.serve()
+    if not quiet:
+        typer.echo(f"Runs are in {studio.runs_folder}.")

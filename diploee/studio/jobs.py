@@ -1,0 +1,156 @@
+"""The one job at a time: a child process that is started, followed and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+from diploee.errors import DiploeeError
+from diploee.files.staging import remove_leftovers
+
+Message = dict[str, Any]
+
+STOPS_S = 5.0
+"""A job that was asked to stop is killed after this time."""
+BEAT_S = 0.5
+"""A page that waits hears so often, so that one that is gone is noticed."""
+LONGEST_LINE_B = 1 << 22
+
+
+class Jobs:
+    """Does one job after another, in the order of asking, in a child process that stays warm."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._child: asyncio.subprocess.Process | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def child_id(self) -> int:
+        """Number of the child's process; 0 while there is none."""
+        return self._child.pid if self._child is not None else 0
+
+    async def warm(self) -> None:
+        """Start the child, so that the first job need not wait for it."""
+        async with self._turn:
+            await self._started()
+
+    async def do(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
+        """Yield what is said of a job; leaving the loop stops it, whatever it was doing.
+
+        Parameters
+        ----------
+        job : dict
+            As `diploee.studio.work.Worker` takes it.
+        writes : pathlib.Path
+            Folder where a job that had to be killed may leave its unfinished results.
+        """
+        while self._turn.locked():
+            is_ready = self._child is not None
+            yield {"waiting": "another run goes first" if is_ready else "getting ready"}
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    async with self._turn:
+                        pass
+        async with self._turn:
+            await self._stopped()
+            is_done = False
+            try:
+                child = await self._started()
+                assert child.stdin is not None
+                child.stdin.write(json.dumps(job).encode() + b"\n")
+                await child.stdin.drain()
+                async with aclosing(self._said(child)) as said:
+                    async for message in said:
+                        if "gone" in message:
+                            await self._cleared(writes)
+                        is_done = "end" in message
+                        yield message
+            finally:
+                if not is_done:  # nothing can be awaited where a page has gone
+                    self._stopping = asyncio.create_task(self._stop(writes))
+
+    async def close(self) -> None:
+        """End the child, after the job that is being stopped."""
+        await self._stopped()
+        await self._cleared(None)
+
+    async def _stopped(self) -> None:
+        if self._stopping is not None:
+            await self._stopping
+            self._stopping = None
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._child is None or self._child.returncode is not None:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "diploee.studio.work",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL, limit=LONGEST_LINE_B,
+                start_new_session=True,  # Ctrl-C in the terminal is for the studio
+            )  # fmt: skip
+            if not await self._line(child):
+                raise DiploeeError("the process for runs can't be started")
+            self._child = child
+        return self._child
+
+    async def _said(self, child: asyncio.subprocess.Process) -> AsyncGenerator[Message, None]:
+        """Yield what the child says up to the end of its job, and a beat where it is silent."""
+        line: asyncio.Task[Message] | None = None
+        try:
+            while True:
+                line = line or asyncio.ensure_future(self._line(child))
+                done, _ = await asyncio.wait({line}, timeout=BEAT_S)
+                if not done:
+                    yield {}
+                    continue
+                message, line = line.result(), None
+                if not message:
+                    problems = ["the run ended unexpectedly; run it again"]
+                    yield {"end": True, "gone": True, "problems": problems}
+                    return
+                yield message
+                if "end" in message:
+                    return
+        finally:
+            if line is not None:
+                line.cancel()
+                with suppress(asyncio.CancelledError):
+                    await line
+
+    async def _line(self, child: asyncio.subprocess.Process) -> Message:
+        assert child.stdout is not None
+        text = await child.stdout.readline()
+        message: Message = json.loads(text) if text else {}
+        return message
+
+    async def _stop(self, writes: Path) -> None:
+        """Stop the job in hand; kill the child where it doesn't, and remove what that left."""
+        child = self._child
+        if child is None:
+            return
+        with suppress(ProcessLookupError):
+            child.send_signal(signal.SIGINT)
+        try:
+            async with asyncio.timeout(STOPS_S):
+                while message := await self._line(child):
+                    if "end" in message:
+                        return
+        except TimeoutError:
+            pass
+        await self._cleared(writes)
+
+    async def _cleared(self, writes: Path | None) -> None:
+        """End the child at once, and remove what it left."""
+        child, self._child = self._child, None
+        if child is not None:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+        if writes is not None and writes.is_dir():
+            await asyncio.to_thread(remove_leftovers, writes)

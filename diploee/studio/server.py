@@ -1,0 +1,413 @@
+"""The studio's server: one page on the loopback address, for who has its address.
+
+The address holds a random token, and every request is checked before anything is done: the host
+(a name of others' could lead here), where it comes from, the token, its size, and its rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvicorn
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from diploee.drawing.page import POLICY
+from diploee.errors import DiploeeError, InputError
+from diploee.files import reason, whole_file
+from diploee.outputs import MANIFEST
+from diploee.outputs.export import FORMATS
+from diploee.scenario import shipped_scenarios
+from diploee.studio.jobs import Jobs
+from diploee.studio.sites import Draft, Place, opened, search, state
+
+HOST = "127.0.0.1"
+MOST_BYTES = 1_000_000
+PER_S, AT_ONCE = 20.0, 60.0
+"""Requests of a second that are answered, after as many at once."""
+AUTOMATIC_S = 60.0
+"""Longer runs are not started without being asked for."""
+KEPT = 4
+"""Weeks of a page that are kept, for the differences."""
+
+_HERE = Path(__file__).resolve().parent
+_FILES = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"),
+          "page.js": ("page.js", "text/javascript")}  # fmt: skip
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_ID = r"^[A-Za-z0-9_-]{1,64}$"
+FRAMES = ("picture", "report")
+
+B = TypeVar("B", bound="Asked")
+
+
+class Asked(BaseModel):
+    """Content of every request: the id of the page, and its draft."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    page: str = Field(pattern=_ID)
+    draft: Draft = Field(default_factory=Draft)
+
+
+class AskedKeys(Asked):
+    """A search of keys."""
+
+    words: str = Field(default="", max_length=200)
+
+
+class AskedRun(Asked):
+    """A run of the draft, or a week of it."""
+
+    span: str = Field(pattern="^(week|year)$")
+    start: str = Field(default="", pattern=r"^(\d{4}-\d\d-\d\d)?$")
+    before: str = Field(default="", max_length=64)
+    automatic: bool = False
+
+
+class AskedSave(Asked):
+    """The draft as a file in the folder."""
+
+    force: bool = False
+
+
+class AskedRuns(Asked):
+    """Finished runs by their names in the folder, or an answer that a page has by its id."""
+
+    runs: tuple[str, ...] = Field(default=(), max_length=12)
+    what: str = Field(default="", max_length=40)
+
+
+class Guard:
+    """Passes a request on when it comes from the studio's own page, and refuses all others."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app, self._token = app, token.encode()
+        self._hosts = {f"{name}:{port}".encode() for name in (HOST, "localhost")}
+        self.rest()
+
+    def rest(self) -> None:
+        """Have as many requests answered at once as after a pause."""
+        self._left, self._at_s = AT_ONCE, time.monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, and pass it on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope) if scope["type"] == "http" else (403, "refused")
+        if refusal is not None:
+            status, words = refusal
+            await Response(f"{words}\n", status, _HEADERS, "text/plain")(scope, receive, send)
+            return
+        body, is_more = b"", True
+        while is_more:
+            message = await receive()
+            body += message.get("body", b"")
+            is_more = message.get("more_body", False)
+            if len(body) > MOST_BYTES:
+                await Response("too large\n", 413, _HEADERS, "text/plain")(scope, receive, send)
+                return
+        whole: list[Message] = [{"type": "http.request", "body": body}]
+
+        async def received() -> Message:
+            return whole.pop() if whole else await receive()
+
+        async def headed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(
+                    (name.lower().encode(), value.encode()) for name, value in _HEADERS.items()
+                    if name.lower().encode() not in known
+                )]  # fmt: skip
+            await send(message)
+
+        path = scope["path"].partition("/")[2].partition("/")[2]
+        await self._app({**scope, "path": f"/{path}", "root_path": ""}, received, headed)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return status and words of what is refused; what is wrong is said to the page alone."""
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in headers and name in (b"host", b"origin", b"x-studio", b"content-length"):
+                return 403, "refused"
+            headers[name] = value
+        if headers.get(b"host") not in self._hosts:
+            return 403, "refused"
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+            return 403, "refused"
+        origin = headers.get(b"origin")
+        if origin is not None and origin != b"http://" + headers[b"host"]:
+            return 403, "refused"
+        token, slash, _ = scope["path"].removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self._token) or not slash:
+            return 403, "refused"
+        if scope["method"] == "POST":
+            is_json = headers.get(b"content-type", b"").partition(b";")[0] == b"application/json"
+            is_own = hmac.compare_digest(headers.get(b"x-studio", b""), self._token)
+            if not (is_own and is_json and origin is not None):
+                return 403, "refused"
+            size = headers.get(b"content-length", b"0")
+            if not size.isdigit() or int(size[:20]) > MOST_BYTES:
+                return 413, "too large"
+        elif scope["method"] not in ("GET", "HEAD"):
+            return 405, "refused"
+        now_s = time.monotonic()
+        self._left = min(AT_ONCE, self._left + (now_s - self._at_s) * PER_S)
+        self._at_s = now_s
+        if self._left < 1:
+            return 429, "too many requests; wait a second"
+        self._left -= 1
+        return None
+
+
+class Studio:
+    """A studio: its folder, its address, its jobs and the pages that they made."""
+
+    def __init__(self, place: Place, at_most_s: float, port: int = 0, scenario: str = "") -> None:
+        self.place, self.token = place, secrets.token_urlsafe(24)
+        self._at_most_s, self._scenario = at_most_s, scenario
+        self.temporary = Path(tempfile.mkdtemp(prefix="diploee-studio-"))
+        self.jobs: Jobs | None = None
+        self._made: dict[str, list[str]] = defaultdict(list)  # ids of answers by page
+        self._runs: dict[str, str] = {}  # run folders by id of an answer
+        self.socket = _bound(port)
+        self.port = int(self.socket.getsockname()[1])
+        self.guard = Guard(self._routes(), self.token, self.port)
+        self.server = uvicorn.Server(uvicorn.Config(
+            self.guard, interface="asgi3", ws="none",
+            log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=3,
+        ))  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        """Address of the page, with its token."""
+        return f"http://{HOST}:{self.port}/{self.token}/"
+
+    @property
+    def runs_folder(self) -> Path:
+        """Folder of the runs that are kept."""
+        return self.place.folder / "runs"
+
+    def serve(self) -> None:
+        """Answer until a signal or `stop` ends it; nothing unfinished is left."""
+        try:
+            self.server.run(sockets=[self.socket])
+        finally:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def stop(self) -> None:
+        """End `serve`, from whatever thread."""
+        self.server.should_exit = True
+
+    def _routes(self) -> Starlette:
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            self.jobs = Jobs()
+            warm = asyncio.create_task(self.jobs.warm())
+            yield
+            warm.cancel()
+            await self.jobs.close()
+
+        posts = {"start": self._start, "state": self._state, "keys": self._keys, "run": self._run,
+                 "look": self._look, "take": self._take, "save": self._save}  # fmt: skip
+        routes = [Route(f"/{name}", self._file, methods=["GET"]) for name in _FILES]
+        routes += [Route(f"/{name}", to, methods=["POST"]) for name, to in posts.items()]
+        routes.append(Route("/frames/{id}/{name}", self._frame, methods=["GET"]))
+        return Starlette(
+            routes=routes, lifespan=lifespan, exception_handlers={DiploeeError: _refused}
+        )
+
+    async def _file(self, request: Request) -> Response:
+        name, kind = _FILES[request.url.path.rpartition("/")[2]]
+        return Response((_HERE / name).read_text("utf-8"), media_type=kind,
+                        headers={"Content-Security-Policy": _PAGE_POLICY})  # fmt: skip
+
+    async def _frame(self, request: Request) -> Response:
+        made, name = request.path_params["id"], request.path_params["name"]
+        path = self.temporary / made / f"{name}.html"
+        if not re.match(_ID, made) or name not in FRAMES or not path.is_file():
+            return Response("not found\n", 404)
+        policy = f"{POLICY}; frame-ancestors 'self'"
+        return FileResponse(path, media_type="text/html", headers={
+            "Content-Security-Policy": policy})  # fmt: skip
+
+    async def _start(self, request: Request) -> Response:
+        """Answer what a new page is to begin with, and what the folder holds."""
+        await _asked(request, Asked)
+        runs = await asyncio.to_thread(_runs_in, self.runs_folder)
+        name = self._scenario
+        return JSONResponse({
+            "draft": {"start": "file" if name else "template", "file": name, "edits": []},
+            "folder": str(self.place.folder), "files": self.place.files(), "runs": runs,
+            "shipped": list(shipped_scenarios()),
+            "formats": {name: known.summary for name, known in FORMATS.items()},
+        })  # fmt: skip
+
+    async def _state(self, request: Request) -> Response:
+        asked = await _asked(request, Asked)
+        return JSONResponse(await asyncio.to_thread(state, asked.draft, self.place))
+
+    async def _keys(self, request: Request) -> Response:
+        asked = await _asked(request, AskedKeys)
+        found = await asyncio.to_thread(search, asked.draft, self.place, asked.words)
+        return JSONResponse({"fields": found})
+
+    async def _run(self, request: Request) -> Response:
+        asked = await _asked(request, AskedRun)
+        site = await asyncio.to_thread(opened, asked.draft, self.place)
+        made, frames = self._new(asked.page)
+        job = {
+            "do": "run", "text": site.text, "folder": str(site.folder), "span": asked.span,
+            "start": asked.start, "before": self._runs.get(asked.before), "page": asked.page,
+            "root": str(self.place.folder), "frames": str(frames),
+            "at_most_s": min(self._at_most_s, AUTOMATIC_S if asked.automatic else inf),
+        }  # fmt: skip
+        writes = frames if asked.span == "week" else self.runs_folder
+        return self._stream(job, made, writes)
+
+    async def _look(self, request: Request) -> Response:
+        asked = await _asked(request, AskedRuns)
+        if not asked.runs:
+            raise InputError("runs: choose one or several")
+        made, frames = self._new(asked.page)
+        runs = [str(self._run_folder(name)) for name in asked.runs]
+        return self._stream({"do": "look", "runs": runs, "frames": str(frames)}, made, frames)
+
+    async def _take(self, request: Request) -> Response:
+        """Answer with a file made of a run: its data sheet, or an export."""
+        asked = await _asked(request, AskedRuns)
+        if len(asked.runs) != 1 or asked.what not in ("datasheet", *FORMATS):
+            raise InputError("expected one run, and 'datasheet' or a format of an export")
+        frames = Path(tempfile.mkdtemp(dir=self.temporary))
+        job = {"do": "take", "run": str(self._run_folder(asked.runs[0])), "what": asked.what,
+               "frames": str(frames)}  # fmt: skip
+        file, problems = "", list[str]()
+        assert self.jobs is not None
+        async with aclosing(self.jobs.do(job, frames)) as said:
+            async for message in said:
+                file, problems = message.get("file", file), message.get("problems", problems)
+        if problems or not file:
+            raise InputError(problems)
+        return FileResponse(file, filename=Path(file).name, background=BackgroundTask(
+            shutil.rmtree, frames, ignore_errors=True))  # fmt: skip
+
+    async def _save(self, request: Request) -> Response:
+        """Write the draft's text into the folder, under the scenario's name."""
+        asked = await _asked(request, AskedSave)
+
+        def save() -> str:
+            site = opened(asked.draft, self.place)
+            scenario = site.scenario(self.place)
+            place = self.place.inside(f"{scenario.name}.yaml")
+            with whole_file(place, asked.force) as path:
+                path.write_text(site.text, "utf-8")
+            return place.name
+
+        return JSONResponse({"saved": await asyncio.to_thread(save)})
+
+    def _run_folder(self, name: str) -> Path:
+        """Return a run by an answer's id, or by its name among the runs of the folder."""
+        if name in self._runs:
+            return Path(self._runs[name])
+        path = self.place.inside(Path("runs") / name)
+        if path.parent != self.runs_folder or not (path / MANIFEST).is_file():
+            raise InputError(f"'{name}' is no run in {self.runs_folder}")
+        return path
+
+    def _new(self, page: str) -> tuple[str, Path]:
+        """Return the id and the folder of a new answer; the page's oldest make room for it."""
+        made = secrets.token_urlsafe(12)
+        (self.temporary / made).mkdir()
+        kept = self._made[page]
+        kept.append(made)
+        while len(kept) > KEPT:
+            old = kept.pop(0)
+            self._runs.pop(old, None)
+            shutil.rmtree(self.temporary / old, ignore_errors=True)
+        return made, self.temporary / made
+
+    def _stream(self, job: dict[str, Any], made: str, writes: Path) -> Response:
+        assert self.jobs is not None
+        said = self.jobs.do(job, writes)
+
+        async def lines() -> AsyncIterator[str]:
+            async with aclosing(said):
+                async for message in said:
+                    if self.server.should_exit:
+                        return
+                    if "run" in message:
+                        self._runs[made] = message["run"]
+                        message |= {"id": made, "run": Path(message["run"]).name}
+                    if "frame" in message:
+                        message = {"frame": f"frames/{made}/{message['frame']}"} | {
+                            "kind": message["frame"]
+                        }
+                    yield json.dumps(message) + "\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _bound(port: int) -> socket.socket:
+    """Return a socket of the loopback address."""
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((HOST, port))
+        made.listen()
+    except OSError as error:
+        made.close()
+        raise InputError(
+            f"--port: {port} can't be taken ({reason(error)}); 0 takes a free one"
+        ) from error
+    return made
+
+
+async def _asked(request: Request, model: type[B]) -> B:
+    """Return the body of a request, checked."""
+    try:
+        return model.model_validate_json(await request.body())
+    except ValueError as error:
+        raise InputError("the page sent what is not understood; load it again") from error
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    problems = list(error.problems) if isinstance(error, DiploeeError) else [str(error)]
+    return JSONResponse({"problems": [{"field": "", "key": "", "message": p} for p in problems]},
+                        400)  # fmt: skip
+
+
+def _runs_in(folder: Path) -> list[str]:
+    """Return the names of the runs in a folder, the newest first."""
+    found = [path.parent for path in folder.glob(f"*/{MANIFEST}")]
+    return [p.name for p in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True)][:200]

@@ -1,0 +1,606 @@
+"""A page's scenario: opened from what the page holds, and said as fields, diagram and command.
+
+A page holds where it started (the template of `diploee init`, a file, or a text) and its edits.
+All that is shown follows from these two: pages share nothing, and what is taken away is what ran.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property, lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from diploee.errors import InputError, ScenarioError, shown
+from diploee.facility import STAGES
+from diploee.facility.cooling import CoolingSpec
+from diploee.files.places import shipped_folder
+from diploee.metrics.limits import shipped_limits
+from diploee.model import Choices, Model, parts_of
+from diploee.plain_data import checked
+from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
+from diploee.scenario.key_reference import Schema, allowed_words, key_type
+from diploee.scenario.loading import get_value, input_files, with_overrides, with_value
+from diploee.scenario.starter import Site as Answers
+from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
+from diploee.schedule.policy import twin_of
+from diploee.site import starter
+from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
+from diploee.units import MS_PER_DAY
+
+MOST_EDITS, MOST_TEXT, MOST_NAME = 500, 500_000, 200
+MOST_FIRST, MOST_FOUND = 15, 40
+"""Fields that a page shows at first, and keys that a search finds."""
+
+STAGES_KEY, SITE_KEY = "facility.stages.", "site."
+COOLING = "cooling"
+_ORDER = ("pdu", "ups", COOLING, "auxiliary_load", "transformers", "", "point_of_interconnection")
+"""From the nodes to the meter; the empty one is for all others."""
+
+_NEW: Mapping[str, Mapping[str, Any]] = {
+    "battery": {"power_mw": 1, "energy_mwh": 1, "smoothing_s": 300},
+    "generator": {"power_mw": 1, "schedule": [{"from_h": 17, "to_h": 21}]},
+}
+"""ASSUMPTION: what a stage has at first where a kind needs more than the field that adds it."""
+
+_REMOVES = {"battery.power_mw", "generator.power_mw", "solar.dc_mw", "ups.mode", COOLING}
+"""Fields that take their stage out when they are emptied."""
+
+EQUIPMENT = {
+    f"{STAGES_KEY}{COOLING}": "Cooling",
+    f"{STAGES_KEY}ups.mode": "UPS",
+    f"{STAGES_KEY}battery.power_mw": "Battery power",
+    f"{STAGES_KEY}battery.energy_mwh": "Battery energy",
+    f"{STAGES_KEY}battery.smoothing_s": "Battery smooths over",
+    f"{STAGES_KEY}solar.dc_mw": "Solar panels",
+    f"{STAGES_KEY}generator.power_mw": "Generator",
+    "limits": "Limits to check",
+}
+"""First fields of any site, behind those of who is in it."""
+
+_FIRST = (
+    r"facility\.pools\.[^.]+\.n_nodes",
+    r"streams\.[^.]+\.synchronous\.jobs\.0\.n_nodes",
+    r"(request_)?streams\.[^.]+\.target_utilization",
+    r"facility\.weather\.station",
+)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+Edit = tuple[
+    Annotated[str, Field(min_length=1, max_length=300)], Annotated[str, Field(max_length=20_000)]
+]
+
+
+class Draft(Choices):
+    """All that a page holds of a scenario."""
+
+    start: Literal["template", "file", "text"] = Field(
+        default="template", description="Start that the edits are made to."
+    )
+    file: str = Field(default="", max_length=300, description="Name of the file it started from.")
+    text: str = Field(default="", max_length=MOST_TEXT, description="The scenario as typed.")
+    edits: tuple[Edit, ...] = Field(
+        default=(), max_length=MOST_EDITS, description="Keys with their new values as YAML."
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder that a studio reads and writes, and nothing beside it but what ships."""
+
+    folder: Path  # resolved
+    given: Path | None = None  # the scenario file of the command line, in that folder
+
+    def inside(self, name: str | Path) -> Path:
+        """Return the real path of a name in the folder; refuse any other."""
+        try:
+            path = (self.folder / name).resolve()
+        except (OSError, ValueError, RuntimeError):
+            path = Path("/")
+        if not path.is_relative_to(self.folder) or len(str(name)) > MOST_NAME:
+            raise InputError(
+                f"{shown(str(name))} is outside of {self.folder}, the folder of the studio"
+            )
+        return path
+
+    def scenario_file(self, name: str) -> Path:
+        """Return the file of a scenario by its name in the folder, or by its shipped name."""
+        shipped = shipped_scenarios()
+        if name in shipped:
+            return shipped[name]
+        path = self.inside(name)
+        if path.suffix not in (".yaml", ".yml"):
+            raise InputError(f"'{name}': expected the name of a YAML file, or of what ships")
+        return path
+
+    def files(self) -> list[str]:
+        """Return the names of the scenario files in the folder."""
+        return sorted(p.name for p in self.folder.glob("*.y*ml") if p.suffix in (".yaml", ".yml"))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A draft as text, before it is checked."""
+
+    draft: Draft
+    text: str
+    base: str  # the text before the edits
+    folder: Path  # where names of files start
+    name: str  # of its start, on a command line
+    answers: Answers
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The content of the text."""
+        data: dict[str, Any] = read(self.text)[0]
+        return data
+
+    def scenario(self, place: Place) -> Scenario:
+        """Return the scenario, checked: it runs no code and reads no file elsewhere."""
+        return checked_scenario(self.text, self.folder, place)
+
+
+def checked_scenario(text: str, folder: Path, place: Place) -> Scenario:
+    """Return the scenario of a text, which must load no code and name no files elsewhere.
+
+    Raises
+    ------
+    ScenarioError
+        With a line ``key: message`` for each problem.
+    """
+    data, _ = read(text)
+    if code := next(_named_code(data, ""), None):
+        raise ScenarioError([f"{code}: code of your own is not loaded here; use 'diploee run'"])
+    scenario = scenario_from_dict(data).beside(folder)
+    roots = (place.folder, shipped_folder("scenarios").resolve())
+    beside = [name for name in scenario.limits if name not in shipped_limits()]
+    for name in (*input_files(scenario), *beside):
+        path = (folder / name).resolve()
+        if not any(path.is_relative_to(root) for root in roots):
+            raise ScenarioError([f"scenario: '{name}' is outside of {place.folder}; move it there"])
+    return scenario
+
+
+def _named_code(value: Any, at: str) -> Iterator[str]:
+    """Yield the keys that name Python code, which reading a scenario would import."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "path" and isinstance(inner, str) and _CODE.fullmatch(inner.strip()):
+                yield f"{at}{key}"
+            yield from _named_code(inner, f"{at}{key}.")
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from _named_code(inner, f"{at}{k}.")
+
+
+@lru_cache(maxsize=64)
+def _starter(answers: Answers, name: str) -> str:
+    return starter(answers, name)[0]
+
+
+def opened(draft: Draft, place: Place) -> Opened:
+    """Return a draft with its edits made.
+
+    Raises
+    ------
+    ScenarioError, InputError
+        With a line ``key: message`` for each edit or answer that is none.
+    """
+    answers, folder, name = Answers(), place.folder, draft.file
+    edits = [(key, text.strip()) for key, text in draft.edits]
+    if draft.start == "template":
+        given = {k.removeprefix(SITE_KEY): v for k, v in edits if k.startswith(SITE_KEY) and v}
+        is_text = {n: f.annotation is not float for n, f in Answers.model_fields.items()}
+        asked = {n: t if is_text.get(n) else read_value(t, SITE_KEY + n) for n, t in given.items()}
+        answers = checked(asked, Answers, lambda at: SITE_KEY + dotted(at))
+        name = dict(edits).get("name") or "my_site"
+        if not _NAME.fullmatch(name):
+            raise InputError(f"name: expected letters, digits, '_', '.' and '-', found {name!r}")
+        base = _starter(answers, name)
+    elif draft.start == "file":
+        file = place.scenario_file(draft.file)
+        load_yaml_with_lines(file, "keys such as 'name:'")
+        base, folder = file.read_text("utf-8"), file.parent
+    else:
+        base = draft.text
+    text = base
+    for key, value in edits:
+        if not key.startswith(SITE_KEY):
+            text = _made(text, key, value)
+    return Opened(draft, text, base, folder, name, answers)
+
+
+@lru_cache(maxsize=256)
+def _made(text: str, key: str, value_text: str) -> str:
+    """Return a text with one edit; stages may be named by their kind."""
+    value = read_value(value_text, key) if value_text else TAKEN_OUT
+    kind, _, rest = key.removeprefix(STAGES_KEY).partition(".")
+    if not key.startswith(STAGES_KEY) or kind.isdecimal():
+        return edited(text, key, value)
+    data, _ = read(text)
+    stages = list(get_value(data, "facility.stages") or [])
+    at = _stage_at(stages, kind)
+    if value is TAKEN_OUT and key.removeprefix(STAGES_KEY) in _REMOVES:
+        return text if at is None else listed(text, "facility.stages", _less(stages, at))
+    if not rest:
+        item = value
+    elif at is None:
+        item = {"kind": kind, **_NEW.get(kind, {}), rest: value}
+        if kind == "battery" and "_mw" in rest:  # an hour of its power, or the power of an hour
+            item |= {"power_mw": value, "energy_mwh": value}
+    elif isinstance(stages[at], str):
+        item = {"kind": kind, rest: value}
+    else:
+        return edited(text, f"{STAGES_KEY}{at}.{rest}", value)
+    if value is TAKEN_OUT:
+        return text
+    if at is None:
+        at = sum(_rank(stage) <= _rank(item) for stage in stages)
+        return listed(text, "facility.stages", [*stages[:at], item, *stages[at:]])
+    return listed(text, "facility.stages", [*stages[:at], item, *stages[at + 1 :]])
+
+
+def _less(items: list[Any], at: int) -> list[Any]:
+    return items[:at] + items[at + 1 :]
+
+
+def _stage_at(stages: list[Any], kind: str) -> int | None:
+    names = {kind} if kind != COOLING else set(cooling_kinds())
+    return next((k for k, stage in enumerate(stages) if _kind(stage) in names), None)
+
+
+def _kind(stage: Any) -> str:
+    return str(stage.get("kind") if isinstance(stage, dict) else stage)
+
+
+def _rank(stage: Any) -> int:
+    kind = COOLING if _kind(stage) in cooling_kinds() else _kind(stage)
+    return _ORDER.index(kind if kind in _ORDER else "")
+
+
+def cooling_kinds() -> list[str]:
+    """Return the kinds of cooling that need no key."""
+    return [
+        name
+        for name, spec in STAGES.by_name.items()
+        if issubclass(spec, CoolingSpec)
+        and not any(field.is_required() for field in spec.model_fields.values())
+        and name != "cooling_table"
+    ]
+
+
+# --- what a page shows
+
+
+def state(draft: Draft, place: Place) -> dict[str, Any]:
+    """Return all that a page shows of its draft, or what is wrong with it."""
+    try:
+        site = opened(draft, place)
+    except InputError as error:
+        return {"problems": _problems(error, draft, {})}
+    found: dict[str, Any] = {"text": site.text}
+    try:
+        scenario = site.scenario(place)
+    except InputError as error:
+        return found | {"problems": _problems(error, draft, _data(site.text))}
+    keys = {key: (owner, name) for key, owner, name in _walk(scenario, "")}
+    written = scenario.model_dump(mode="json")
+    return found | {
+        "problems": [],
+        "name": scenario.name,
+        "hash": scenario.sha256(),
+        "start": f"{scenario.start:%Y-%m-%d}",
+        "duration": scenario.duration,
+        "days": scenario.horizon_ms / MS_PER_DAY,
+        "fields": [*_first(site, scenario, keys, written)],
+        "line": line(scenario, site.data),
+        **taken(site, scenario),
+    }
+
+
+def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
+    """Return the keys of a scenario that have all words in name or description.
+
+    Those of equipment that it lacks are behind them: setting one adds it.
+    """
+    site = opened(draft, place)
+    scenario = site.scenario(place)
+    written, asked = scenario.model_dump(mode="json"), words.lower().split()
+    found: list[tuple[int, int, str, Model, str]] = []
+    for key, owner, name in chain(_walk(scenario, ""), _absent(scenario)):
+        text = type(owner).model_fields[name].description or ""
+        if all(word in f"{key} {text}".lower() for word in asked):
+            rank = sum(word not in key for word in asked)
+            found.append((rank, len(found), key, owner, name))
+    found.sort()
+    return [
+        _field(key, key, owner, name, written, site.data)
+        for *_, key, owner, name in found[:MOST_FOUND]
+    ]
+
+
+def _problems(error: InputError, draft: Draft, data: dict[str, Any]) -> list[dict[str, str]]:
+    """Return problems with the edited field that each is of, if any."""
+    ids = {_resolved(key, data): key for key, _ in draft.edits}
+    found = []
+    for problem in error.problems:
+        where, _, message = problem.partition(": ")
+        names = [key for key in ids if where == key or where.startswith(f"{key}.")]
+        names = names or [key for key in ids if key.startswith(f"{where}.")]
+        field = ids[max(names, key=len)] if names else ""
+        found.append({"field": field, "key": where, "message": message or problem})
+    return found
+
+
+def _data(text: str) -> dict[str, Any]:
+    """Return the data of a text; none where it can't be read."""
+    try:
+        return read(text)[0]
+    except ScenarioError:
+        return {}
+
+
+def _resolved(key: str, data: dict[str, Any]) -> str:
+    """Return a key with the position of a stage in place of its kind."""
+    kind, dot, rest = key.removeprefix(STAGES_KEY).partition(".")
+    if not key.startswith(STAGES_KEY) or kind.isdecimal():
+        return key
+    at = _stage_at(list(get_value(data, "facility.stages") or []), kind)
+    return key if at is None else f"{STAGES_KEY}{at}{dot}{rest}"
+
+
+def _walk(value: Any, at: str) -> Iterator[tuple[str, Model, str]]:
+    """Yield each key that holds a plain value, with the model that has it and its name there."""
+    for key, inner, owner, name in parts_of(value, at):
+        within = inner.values() if isinstance(inner, Mapping) else inner
+        is_group = isinstance(within, Model) or (
+            not isinstance(within, str | None) and any(isinstance(v, Model) for v in _items(within))
+        )
+        if is_group:
+            yield from _walk(inner, key)
+        elif owner is not None:
+            yield key.lstrip("."), owner, name
+
+
+def _absent(scenario: Scenario) -> Iterator[tuple[str, Model, str]]:
+    """Yield the keys of stages that a scenario has none of."""
+    there = {stage.kind for stage in scenario.facility.stages}
+    for kind, spec in STAGES.by_name.items():
+        if kind not in there:
+            stage: Any = spec.model_construct(kind=kind)
+            names = [name for name in spec.model_fields if name != "kind"]
+            yield from ((f"{STAGES_KEY}{kind}.{name}", stage, name) for name in names)
+
+
+def _items(value: Any) -> Any:
+    return value if isinstance(value, tuple | list) or hasattr(value, "__iter__") else ()
+
+
+def _first(
+    site: Opened,
+    scenario: Scenario,
+    keys: dict[str, tuple[Model, str]],
+    written: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Yield the fields that a page shows at first."""
+    data = site.data
+    if site.draft.start == "template":
+        for name, field in Answers.model_fields.items():
+            value = get_value(site.answers.model_dump(), name)
+            found = _field(f"{SITE_KEY}{name}", name, site.answers, name, {name: value}, {})
+            label = name.replace("_", " ").replace("poi mw", "power at the meter")
+            yield found | {
+                "label": label.capitalize(), "text": field.description, "given": True,
+            }  # fmt: skip
+    else:
+        size = {"facility": {"size": {"poi_mw": get_value(data, "facility.size.poi_mw")}}}
+        sized = scenario.facility.size or _SIZE
+        key = "facility.size.poi_mw"
+        yield _field(key, key, sized, "poi_mw", size, data) | {"label": "Power at the meter"}
+        who = [k for pattern in _FIRST for k in keys if re.fullmatch(pattern, k)]
+        for key in who[: MOST_FIRST - 1 - len(EQUIPMENT)]:
+            label = " ".join(key.split(".")[1:]).replace("_", " ")
+            yield _field(key, key, *keys[key], written, data) | {"label": label}
+    stages = list(scenario.facility.stages)
+    kinds = [stage.kind for stage in stages]
+    for key, label in EQUIPMENT.items():
+        kind, _, name = key.removeprefix(STAGES_KEY).partition(".")
+        if key == "limits":
+            found = _field(key, key, scenario, key, written, data)
+            found["choices"] = ["", *(f"[{limit}]" for limit in shipped_limits())]
+            found |= {"closed": True, "value": found["value"].replace("[]", "")}
+        elif kind == COOLING:
+            at = _stage_at(kinds, kind)
+            found = {"key": key, "value": "" if at is None else kinds[at], "unit": ""}
+            found |= {"choices": ["", *cooling_kinds()], "closed": True, "allowed": ""}
+            found["text"] = "How heat leaves the site; its own keys are found by search."
+        else:
+            at = _stage_at(kinds, kind)
+            spec: Any = (
+                stages[at] if at is not None else STAGES.by_name[kind].model_construct(kind=kind)
+            )
+            real = f"{STAGES_KEY}{at}.{name}"
+            found = _field(key, real, spec, name, written if at is not None else {}, data)
+            if at is None:
+                found |= {"value": "", "given": False}
+            if key.removeprefix(STAGES_KEY) in _REMOVES:
+                found["text"] += " Empty: none."
+                found["choices"] = found["choices"] and ["", *found["choices"]]
+        yield {"default": "", "given": True} | found | {"label": label}
+
+
+def _field(
+    key: str, real: str, owner: Model, name: str, written: dict[str, Any], data: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a key as a field of a form, from what its model declares."""
+    field, of_key = type(owner).model_fields[name], _schema(type(owner))["properties"][name]
+    text = field.description or ""
+    extra: Any = field.json_schema_extra or {}
+    choices = _choices(of_key)
+    value = get_value(written, real)
+    default = of_key.get("default")
+    return {
+        "key": key,
+        "label": real,
+        "value": "" if value is None else flow(value),
+        "default": "" if default in (None, "", [], {}) else flow(default),
+        "given": get_value(data, real) is not None,
+        "unit": _unit(name, text),
+        "text": text,
+        "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(of_key)),
+        "allowed": allowed_words(of_key).replace("`", "") if not choices else "",
+        "range": extra.get("range"),
+        "assumed": "assumed" in text,
+        "choices": choices,
+        "closed": bool(choices),
+    }
+
+
+def _unit(name: str, text: str) -> str:
+    """Return the unit of a key, as its description or the end of its name says."""
+    said = re.findall(r"\[([^\[\]]+)\]", text)
+    return said[-1] if said else "s" if name.endswith("_s") else ""
+
+
+def _choices(of_key: Schema) -> list[str]:
+    """Return the words that a key takes, where it takes nothing else."""
+    options = of_key.get("anyOf") or of_key.get("oneOf") or [of_key]
+    if of_key.get("type") == "boolean":
+        return ["true", "false"]
+    words: list[str] = []
+    for option in options:
+        known = option.get("enum") or ([option["const"]] if "const" in option else [])
+        if not known and option.get("type") != "null":
+            return []
+        words += map(str, known)
+    return ["", *words] if {"type": "null"} in options else words
+
+
+@lru_cache(maxsize=256)
+def _schema(model: type[Model]) -> Schema:
+    return model.model_json_schema()
+
+
+def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the one-line diagram: pools with their loads, then stages up to the meter."""
+    facility = scenario.facility
+    streams = {**scenario.streams, **scenario.request_streams, **scenario.replica_streams}
+    given = get_value(data, "facility.stages") or []
+    return {
+        "pools": [
+            {
+                "key": f"facility.pools.{name}.",
+                "name": name,
+                "text": f"{pool.n_nodes:,} nodes, {pool.n_nodes / facility.n_nodes:.0%}",
+                "loads": [
+                    n for n, stream in streams.items() if getattr(stream, "pool", "") == name
+                ],
+            }
+            for name, pool in facility.pools.items()
+        ],
+        "stages": [
+            {
+                "key": f"{STAGES_KEY}{k}.",
+                "name": stage.kind.replace("_", " "),
+                "text": _said(stage, given[k] if k < len(given) else None),
+            }
+            for k, stage in enumerate(facility.stages)
+        ],
+    }
+
+
+def _said(stage: Any, given: Any) -> str:
+    """Return the first settings that a stage was given, with their units."""
+    texts = []
+    for key, value in given.items() if isinstance(given, dict) else ():
+        if key != "kind" and isinstance(value, str | int | float):
+            field = type(stage).model_fields.get(key)
+            unit = _unit(key, (field and field.description) or "")
+            texts.append(f"{value} {unit}".strip().replace("_", " "))
+    return ", ".join(texts[:2])
+
+
+# --- what is taken away
+
+
+def taken(site: Opened, scenario: Scenario) -> dict[str, str]:
+    """Return the command line and the Python that run the scenario."""
+    base, _ = read(site.base)
+    changes = dict(_changes(base, site.data, ""))
+    policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
+    compiled = scenario.flexibility is None and all(map(twin_of, policies))
+    lines, name = [], site.name
+    if site.draft.start == "template":
+        fields = site.answers.model_dump()
+        given = {n: v for n, v in fields.items() if v != Answers.model_fields[n].default}
+        options = [w for n, v in given.items() for w in (f"--{n.replace('_', '-')}", f"{v}")]
+        name = f"{name}.yaml"
+        lines.append(shlex.join(["diploee", "init", *options, "--defaults", "--out", name]))
+    if site.draft.start == "text" or not _is_same(base, changes, scenario):
+        lines, changes, name = [], {}, f"{scenario.name}.yaml"
+    sets = [w for key, value in changes.items() for w in ("--set", f"{key}={flow(value)}")]
+    engine = ["--engine", "compiled"] if compiled else []
+    lines.append(shlex.join(["diploee", "run", name, *engine, *sets]))
+    arguments = [repr(name), *(["engine='compiled'"] if compiled else [])]
+    values = {k: flow(v) if isinstance(v, date) else v for k, v in changes.items()}
+    arguments += [f"values={values!r}"] if values else []
+    python = f"import diploee\n\nrun = diploee.run({', '.join(arguments)})\nrun.report()\n"
+    if name not in shipped_scenarios():
+        python = f"# {name}: as saved, or as 'diploee init' writes it\n{python}"
+    return {"command": "\n".join(lines), "python": python}
+
+
+def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) -> bool:
+    """Return whether keys changed on a command line give the scenario."""
+    try:
+        data, _ = with_overrides(base, [f"{key}={flow(value)}" for key, value in changes.items()])
+        return scenario_from_dict(data).sha256() == scenario.sha256()
+    except InputError:
+        return False
+
+
+def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
+    """Yield the keys that turn one into the other; of lists of another length the whole."""
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict) and not any("." in str(k) for k in new):
+        for key in {**old, **new}:
+            yield from _changes(old.get(key), new.get(key), f"{at}.{key}".lstrip("."))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for k, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _changes(before, after, f"{at}.{k}")
+    else:
+        yield at, new
+
+
+class _Sized(Model):
+    """Stands in for a size where a site has none."""
+
+    poi_mw: float | None = Field(
+        default=None,
+        description="Power of the site at its meter with all nodes at their ratings; nodes, rates "
+        "and ratings of the file grow with it [MW]. Empty: as in the file.",
+    )
+
+
+_SIZE = _Sized()
+
+# What a run of a week changes: its span alone, and no limits, as verdicts are of years.
+WEEK = "7 d"
+
+
+def week_of(text: str, start: str) -> str:
+    """Return a scenario's text for a week of it."""
+    data, _ = read(text)
+    data = with_value(data, "duration", WEEK, lambda: "duration")
+    if start:
+        data = with_value(data, "start", read_value(start, "start"), lambda: "start")
+    return flow({key: value for key, value in data.items() if key != "limits"})

@@ -1,0 +1,297 @@
+"""The child process of a studio: takes one job at a time from its input, and says how it goes.
+
+A line of JSON in, many out, the last one with ``end``. SIGINT stops the job in hand; what it was
+writing is removed as wherever a run is stopped. When nobody reads any more, it ends likewise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from diploee import __version__
+from diploee.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel, colour
+from diploee.drawing.page import Figures
+from diploee.errors import DiploeeError
+from diploee.facility import Block
+from diploee.facility.base import POWER
+from diploee.files import is_late, reason
+from diploee.inputs import InputReader
+from diploee.outputs import FACILITY_FILE, Run, open_run
+from diploee.outputs.export import FORMATS
+from diploee.outputs.folder import default_folder
+from diploee.outputs.words import interval
+from diploee.profiles import ProfileLibrary
+from diploee.progress import Progress, Update, stop_with
+from diploee.reports.build import build_report, report_page
+from diploee.reports.compare import Comparison, compare
+from diploee.reports.datasheet import write_datasheet
+from diploee.scenario import Scenario
+from diploee.simulation import simulate
+from diploee.site import fastest_engine
+from diploee.studio.sites import Place, checked_scenario, week_of
+from diploee.units import MS_PER_H, power_unit
+
+Say = Callable[..., None]
+EVERY_S = 0.1
+"""Progress is said so often at most."""
+MOST_POINTS = 12_000
+"""Points of a picture; of more, means and extremes of hours are drawn."""
+MOST_DIFFERENCES = 6
+
+
+class Watch(Progress):
+    """Says stages and their progress."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Update]:
+        """Say how a stage goes while it lasts."""
+        last_s = 0.0
+
+        def update(fraction: float, text: str) -> None:
+            nonlocal last_s
+            if time.monotonic() - last_s >= EVERY_S:
+                last_s = time.monotonic()
+                self._say(stage=name, fraction=round(fraction, 4), text=text)
+
+        self._say(stage=name, fraction=0.0, text="")
+        yield update
+
+    def tell(self, text: str) -> None:
+        """Say it: what the run takes, or a warning."""
+        self._say(**{"forecast" if text.startswith("computed in") else "warning": text})
+
+
+class Picture:
+    """Takes the blocks of a run, and draws the power once all are there, before its metrics."""
+
+    def __init__(self, scenario: Scenario, before: Any, drawn: Callable[[str], None]) -> None:
+        self._scenario, self._before, self._drawn = scenario, before, drawn
+        self._powers: list[Any] = []
+        self.series: Any = None  # times and means [W], for the next picture
+
+    def add(self, block: Block) -> None:
+        """Take a block."""
+        self._powers.append(np.asarray(block.columns[POWER], np.float64))
+        if block.end_ms >= self._scenario.n_intervals * self._scenario.resolution_ms:
+            self._drawn(Figures().page(self._chart(np.concatenate(self._powers))))
+
+    def _chart(self, power_w: Any) -> Chart:
+        scenario = self._scenario
+        every = 1
+        if power_w.size > MOST_POINTS:
+            every = max(MS_PER_H // scenario.resolution_ms, 1)
+        whole = power_w[: power_w.size // every * every].reshape(-1, every)
+        start = np.datetime64(scenario.start, "ms")
+        x = start + np.arange(len(whole)) * np.timedelta64(every * scenario.resolution_ms, "ms")
+        self.series = (x, whole.mean(axis=1))
+        unit = power_unit(float(power_w.max(initial=0.0)))
+        name = f"{interval(every * scenario.resolution_ms)} mean"
+        layers: list[Band | Line] = []
+        if every > 1:
+            low, high = whole.min(axis=1) / unit.watts, whole.max(axis=1) / unit.watts
+            layers.append(Band(x, low, high, "least to most within", colour(0), 0.25, unit.power))
+        if self._before is not None:
+            was_x, was_w = self._before
+            layers.append(Line(was_x, was_w / unit.watts, "before", MUTED, unit.power,
+                               dash="dot", width=1.2, means=True))  # fmt: skip
+        layers.append(Line(x, self.series[1] / unit.watts, name, colour(0), unit.power,
+                           width=1.4, means=True))  # fmt: skip
+        y = Axis(f"Facility power [{unit.power}]", from_zero=True)
+        end = scenario.start + timedelta(milliseconds=scenario.horizon_ms)
+        title = f"Facility power, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}"
+        words = "Power at the meter, or behind the last stage."
+        return Chart("power", title, words, (Panel(Axis("Day", "date"), y, tuple(layers)),))
+
+
+class Worker:
+    """One child process, which keeps what makes the next job quick."""
+
+    def __init__(self, say: Say) -> None:
+        self.say = say
+        self._library = ProfileLibrary.open()
+        self._reader = InputReader()
+        self._series: dict[tuple[str, str], Any] = {}  # last picture of each page and span
+        self._done: dict[str, Path] = {}  # runs of whole scenarios, by their hash
+        Figures().scripts()  # which takes a second the first time
+
+    def do(self, job: dict[str, Any]) -> None:
+        """Do a job; raises what its library functions raise."""
+        {"run": self.run, "look": self.look, "take": self.take}[job["do"]](job)
+
+    def run(self, job: dict[str, Any]) -> None:
+        """Run a scenario, or a week of it: forecast, power, pages, differences."""
+        place, folder, frames = Place(Path(job["root"])), Path(job["folder"]), Path(job["frames"])
+        is_week = job["span"] == "week"
+        text = week_of(job["text"], job["start"]) if is_week else job["text"]
+        scenario = checked_scenario(text, folder, place)
+        inputs = self._reader.load(scenario, self._library)
+        engine = fastest_engine(scenario, inputs)
+        out, found = frames / "run", None
+        if not is_week:
+            runs, sha256 = place.inside("runs"), scenario.sha256()
+            first = runs / f"{scenario.name}-{sha256[:8]}"
+            found = _finished(self._done.get(sha256, first), sha256, sha256 in self._done)
+            out = default_folder(scenario.name, sha256, runs)
+        if found is None:
+            key = (job["page"], job["span"])
+            watch = Picture(scenario, self._series.get(key), partial_page(self.say, frames))
+            found = simulate(
+                scenario, out, inputs=inputs, engine=engine, sinks=[watch],
+                progress=Watch(self.say), at_most_s=job["at_most_s"], at_most_mb=_memory_mb(),
+            )  # fmt: skip
+            if len(self._series) > 20:
+                self._series.pop(next(iter(self._series)))
+            self._series[key] = watch.series
+            if not is_week:
+                self._done[sha256] = found.folder
+        self.say(stage="page", fraction=0.0, text="")
+        self._page([found], frames)
+        self.say(run=str(found.folder), **self._differences(job.get("before"), found))
+
+    def look(self, job: dict[str, Any]) -> None:
+        """Make the page of finished runs, side by side where there are several."""
+        runs = [open_run(folder) for folder in job["runs"]]
+        self._page(runs, Path(job["frames"]))
+        more = self._differences(job["runs"][0], runs[1]) if len(runs) == 2 else {}
+        self.say(run=str(runs[0].folder), **more)
+
+    def take(self, job: dict[str, Any]) -> None:
+        """Write the data sheet or an export of a run."""
+        out, run = Path(job["frames"]), open_run(job["run"])
+        if job["what"] == "datasheet":
+            file = write_datasheet(run.folder, out / f"{run.folder.name}-datasheet.html")[0]
+        else:
+            known = FORMATS[job["what"]]
+            suffix = (known.suffixes or ("",))[0]
+            leap: dict[str, Any] = {"leap_day": "drop-feb29"} if known.whole_year else {}
+            file = run.export(job["what"], out / f"{run.folder.name}-{known.name}{suffix}", **leap)
+            if file.is_dir():
+                file = Path(shutil.make_archive(str(file), "zip", file))
+        self.say(file=str(file))
+
+    def _page(self, runs: list[Run], frames: Path) -> None:
+        limits = runs[0].scenario.limits if len(runs) > 1 else ()
+        page = report_page(build_report([run.folder for run in runs], limits))
+        (frames / "report.html").write_text(page, "utf-8")
+        self.say(frame="report")
+
+    def _differences(self, before: str | None, run: Run) -> dict[str, Any]:
+        if not before or not (Path(before) / FACILITY_FILE).exists():
+            return {}
+        try:
+            return {"differences": _in_words(compare(before, run.folder))}
+        except DiploeeError:  # of a run of other years' versions
+            return {}
+
+
+def partial_page(say: Say, frames: Path) -> Callable[[str], None]:
+    """Return what keeps a picture's page, and says so."""
+
+    def keep(page: str) -> None:
+        (frames / "picture.html").write_text(page, "utf-8")
+        say(frame="picture")
+
+    return keep
+
+
+def _in_words(found: Comparison) -> list[str]:
+    """Return the first differences of two runs, the most asked for first."""
+    rows = [row for row in found.rows if not row.is_shown_equal]
+    lines = []
+    for row in rows[:MOST_DIFFERENCES]:
+        before, after = (row.metric.show(value) for value in row.values)
+        change = row.change_text(1)
+        lines.append(f"{row.metric.heading}: {before} to {after}{f' ({change})' * bool(change)}")
+    if not rows:
+        return ["No figure differs from the run before."]
+    left = len(rows) - len(lines)
+    return [*lines, *([f"{left} more figures differ"] if left else [])]
+
+
+def _finished(folder: Path, sha256: str, is_known: bool) -> Run | None:
+    """Return a run that is there already, of the same scenario and version; else None.
+
+    Where a scenario asks for a size, its manifest has another hash: that of the site in its size.
+    """
+    try:
+        run = open_run(folder)
+        found, version = (run.manifest.get(k) for k in ("scenario_sha256", "diploee_version"))
+        return run if is_known or (found, version) == (sha256, __version__) else None
+    except DiploeeError:
+        return None
+
+
+def _memory_mb() -> float:
+    """Return the memory that is free [MB]; all of it where that is not known."""
+    try:
+        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 / 1e6
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except (OSError, ValueError, AttributeError):
+        return float("inf")
+
+
+def main() -> None:
+    """Take jobs until the input ends."""
+    warnings.simplefilter("ignore")
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # nothing else may speak there
+    busy = False
+
+    def say(**message: Any) -> None:
+        pipe.write(json.dumps(message, default=str) + "\n")
+        pipe.flush()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if busy and not is_late():
+            stop_with(KeyboardInterrupt())
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
+    worker = Worker(say)
+    say(ready=True)
+    for text in sys.stdin:
+        problems: list[str] = []
+        try:
+            busy = True
+            worker.do(json.loads(text))
+        except KeyboardInterrupt:
+            problems = ["stopped"]
+        except DiploeeError as error:
+            problems = list(error.problems)
+        except BrokenPipeError:
+            return
+        except OSError as error:
+            problems = [f"{error.filename}: {reason(error)}"]
+        except MemoryError:
+            problems = ["out of memory; take fewer nodes or a shorter duration"]
+        except Exception as error:
+            words = f"internal error: {type(error).__name__}: {error}; please report it"
+            say(end=True, problems=[words])
+            raise
+        finally:
+            busy = False
+            stop_with(None)
+        say(end=True, problems=problems)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The studio in a real headless Chromium: a site is built, seen, mended and taken away."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import PATIENCE_S, run
+
+from diploee import open_run
+from diploee.studio.server import Studio
+from diploee.studio.sites import Place
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+RAMPS = """\
+name: ramps
+ramps:
+  - {interval: 1 min, up_mw_per_min: 0.5, down_mw_per_min: 0.5}
+"""
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    """A studio on a folder with a file of limits."""
+    folder = tmp_path.resolve() / "site"
+    folder.mkdir()
+    (folder / "ramps.yaml").write_text(RAMPS, "utf-8")
+    made = Studio(Place(folder), 3600)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    yield made
+    made.stop()
+    thread.join(PATIENCE_S)
+
+
+class Seen:
+    """The page in a browser."""
+
+    def __init__(self, browser: Any, studio: Studio) -> None:
+        self.browser = browser
+        browser.get_log("browser")  # that of the page before
+        browser.get(studio.address)
+
+    def at(self, selector: str) -> Any:
+        return self.browser.find_element("css selector", selector)
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, self.status
+            time.sleep(0.05)
+
+    @property
+    def status(self) -> str:
+        text: str = self.at("#status").text
+        return text
+
+    def type(self, key: str, text: str) -> None:
+        """Type into a field."""
+        field = self.at(f"[name='{key}']")
+        field.clear()
+        field.send_keys(text)
+
+    def ask_for_year(self) -> str:
+        """Run the whole and return the text of its report's first screen."""
+        self.wait(lambda: self.at("#year").is_enabled() and self.status.startswith("The week is"))
+        self.at("#year").click()
+        self.wait(lambda: self.status.startswith("Done"))
+        return self.first_screen()
+
+    def first_screen(self) -> str:
+        self.wait(lambda: len(self.browser.find_elements("css selector", "#report iframe")) == 1)
+        self.browser.switch_to.frame(self.at("#report iframe"))
+        self.wait(lambda: self.browser.find_elements("css selector", "#answer"))
+        text: str = self.at("#answer").text
+        self.browser.switch_to.default_content()
+        return text
+
+    def taken(self, what: str) -> str:
+        """Return what a button copies."""
+        self.browser.execute_script(
+            "window.taken = ''; navigator.clipboard.writeText = (t) => { window.taken = t; "
+            "return Promise.resolve(); }"
+        )
+        self.at(f"[data-copy='{what}']").click()
+        text: str = self.browser.execute_script("return window.taken")
+        return text
+
+
+def test_site_is_built_seen_mended_taken_away_and_runs_the_same_by_command_line(
+    browser: Any, studio: Studio, tmp_path: Path
+) -> None:
+    page = Seen(browser, studio)
+    page.wait(lambda: browser.find_elements("css selector", "[name='site.poi_mw']"))
+    page.type("site.poi_mw", "10")
+    page.at("#search").send_keys("limits")
+    page.wait(lambda: browser.find_elements("css selector", "#found [name='limits']"))
+    limits = page.at("#found [name='limits']")
+    limits.clear()
+    limits.send_keys("[ramps.yaml]")
+    page.wait(lambda: "ramps.yaml" in page.at("#command").get_attribute("textContent"))
+    assert "not met" in page.ask_for_year()
+    assert "whole run" in page.at("#kind").text
+
+    page.type("facility.stages.battery.power_mw", "2")
+    page.wait(lambda: "battery" in page.at("#line").text)
+    page.wait(lambda: "this week only" in page.at("#kind").text)
+    text = page.ask_for_year()
+    assert "not met" not in text
+    assert "met" in text
+    assert "ramp" in page.at("#differences").text
+
+    yaml, command = page.taken("text"), page.taken("command")
+    (tmp_path / "ramps.yaml").write_text(RAMPS, "utf-8")
+    (tmp_path / "taken.yaml").write_text(yaml, "utf-8")
+    done = run("run", "taken.yaml", "--engine", "compiled", "--quiet", "--out", "own", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    (newest, *_) = sorted(studio.runs_folder.iterdir(), key=lambda p: -p.stat().st_mtime)
+    for name in ("facility.parquet", "metrics.json", "limits.json"):
+        assert (newest / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
+    for line in command.splitlines():
+        words = [*shlex.split(line)[1:], *(["--set", "duration=2 h"] if " run " in line else [])]
+        assert run(*words, cwd=tmp_path).code == 0
+    (of_command,) = (tmp_path / "runs").iterdir()
+    seen, again = open_run(newest).manifest, open_run(of_command).manifest
+    for part in ("facility", "streams", "request_streams", "seed", "limits"):
+        assert json.dumps(seen["scenario"][part]) == json.dumps(again["scenario"][part])
+
+
+@pytest.mark.parametrize("width", [420, 800, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_fits_its_window_and_every_control_has_a_name(
+    width: int, scheme: str, browser: Any, studio: Studio, screenshots: Path | None
+) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    browser.set_window_size(width, 1000)
+    page = Seen(browser, studio)
+    page.wait(lambda: page.status.startswith("The week is done"))
+    page.at("#search").send_keys("battery")
+    page.wait(lambda: "key" in page.at("#count").text)
+    wide, inner = browser.execute_script(
+        "return [document.documentElement.scrollWidth, window.innerWidth]"
+    )
+    assert wide <= inner
+    unnamed = browser.execute_script(
+        "return [...document.querySelectorAll('input, select, textarea, button, iframe, progress')]"
+        ".filter((e) => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.title"
+        " || e.textContent.trim())).map((e) => e.outerHTML)"
+    )
+    assert unnamed == []
+    if screenshots is not None:
+        page.at("#search").clear()
+        browser.execute_script("scrollTo(0, 0)")
+        browser.save_screenshot(str(screenshots / f"studio-{width}-{scheme}.png"))
+    problems = [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    assert problems == []
+
+
+def test_mistake_is_shown_at_its_field_and_nothing_runs_until_it_is_mended(
+    browser: Any, studio: Studio
+) -> None:
+    page = Seen(browser, studio)
+    page.wait(lambda: page.status.startswith("The week is done"))
+    page.type("site.occupancy", "7")
+    page.wait(lambda: "at most 0.95" in page.at("#f-site_occupancy-error").text)
+    assert page.at("[name='site.occupancy']").get_attribute("aria-invalid") == "true"
+    assert not page.at("#year").is_enabled()
+    page.type("site.occupancy", "0.5")
+    page.wait(lambda: page.at("#f-site_occupancy-error").text == "")
+    page.wait(lambda: page.at("#differences").text != "")
+    page.at("#undo").click()
+    page.wait(lambda: page.at("[name='site.occupancy']").get_attribute("value") != "0.5")
+
+
+def test_cancelled_run_leaves_nothing(browser: Any, studio: Studio) -> None:
+    page = Seen(browser, studio)
+    page.wait(lambda: page.status.startswith("The week is done"))
+    page.at("#year").click()
+    page.wait(lambda: page.status.startswith("Year: simulate"))
+    page.at("#cancel").click()
+    assert page.status.startswith("Cancelled")
+    page.wait(lambda: not [*studio.runs_folder.rglob("*")])

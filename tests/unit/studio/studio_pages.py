@@ -1,0 +1,55 @@
+"""A page of the studio without a browser: it asks as `page.js` does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from command_line import PATIENCE_S
+
+from diploee.studio.server import Studio
+
+
+class Page:
+    """One page, with its id."""
+
+    def __init__(self, studio: Studio, page: str) -> None:
+        self._studio, self._page = studio, page
+
+    def _asked(self, method: str, name: str, body: Any = None) -> Any:
+        own = f"127.0.0.1:{self._studio.port}"
+        connection = http.client.HTTPConnection(own, timeout=PATIENCE_S)
+        headers = {"Origin": f"http://{own}", "X-Studio": self._studio.token,
+                   "Content-Type": "application/json"}  # fmt: skip
+        data = None if body is None else json.dumps({"page": self._page, **body})
+        self._studio.guard.rest()
+        connection.request(method, f"/{self._studio.token}/{name}", data, headers)
+        return connection, connection.getresponse()
+
+    def get(self, name: str) -> bytes:
+        """Return a file."""
+        connection, answer = self._asked("GET", name)
+        content: bytes = answer.read()
+        connection.close()
+        assert answer.status == 200
+        return content
+
+    def post(self, name: str, body: dict[str, Any]) -> tuple[int, bytes]:
+        """Return status and content of an answer."""
+        connection, answer = self._asked("POST", name, body)
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+    def lines(self, name: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield what is said of a job; closing this goes away, as a closed page does."""
+        connection, answer = self._asked("POST", name, body)
+        try:
+            assert answer.status == 200, answer.read()
+            for line in answer:
+                yield json.loads(line)
+        finally:
+            answer.close()
+            connection.close()

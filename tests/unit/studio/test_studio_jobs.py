@@ -1,0 +1,170 @@
+"""Runs of the studio in their child process: one at a time, stopped whole, each page its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import PATIENCE_S, wait_until
+from studio_pages import Page
+
+import diploee
+from diploee.studio.server import Studio
+from diploee.studio.sites import Place
+
+pytestmark = pytest.mark.slow
+
+SHORT = [["duration", "2 d"]]
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """A studio on an empty folder, in a thread."""
+    made = Studio(Place(tmp_path_factory.mktemp("studio").resolve()), 600)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    yield made
+    made.stop()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def run(studio: Studio, page: str, *edits: list[str], **more: Any) -> Iterator[dict[str, Any]]:
+    """Yield what the page of a draft hears of its run."""
+    draft = {"start": "file", "file": "colocation_10mw", "edits": [*SHORT, *edits]}
+    yield from Page(studio, page).lines("run", {"draft": draft, "span": "year"} | more)
+
+
+def left(studio: Studio) -> list[str]:
+    """Return what is in the folder of runs, hidden files too."""
+    return sorted(str(p.relative_to(studio.runs_folder)) for p in studio.runs_folder.rglob("*"))
+
+
+def ended(said: Iterator[dict[str, Any]]) -> dict[str, Any]:
+    """Return all that was said of a job, which must have gone well."""
+    found: dict[str, Any] = {}
+    for message in said:
+        found |= message
+    assert found["problems"] == []
+    return found
+
+
+def test_run_shows_its_picture_before_its_metrics_and_is_that_of_the_library(
+    studio: Studio, tmp_path: Path
+) -> None:
+    said = [m for m in run(studio, "a") if m]
+    kinds = [m.get("kind") or next(iter(m)) for m in said]
+    assert kinds.index("forecast") < kinds.index("picture") < kinds.index("report")
+    found = ended(iter(said))
+    own = diploee.run("colocation_10mw", tmp_path / "own", values=dict(SHORT), engine="compiled")
+    for name in ("facility.parquet", "metrics.json"):
+        made = studio.runs_folder / found["run"] / name
+        assert made.read_bytes() == (own.folder / name).read_bytes()
+    assert b"Facility power" in Page(studio, "a").get(found_frame(said, "picture"))
+    assert b"diploee report" in Page(studio, "a").get(found_frame(said, "report"))
+
+
+def found_frame(said: list[dict[str, Any]], kind: str) -> str:
+    return next(str(m["frame"]) for m in said if m.get("kind") == kind)
+
+
+def test_run_that_is_there_is_not_run_again(studio: Studio) -> None:
+    first = ended(run(studio, "a"))
+    again = list(run(studio, "b"))
+    assert ended(iter(again))["run"] == first["run"]
+    assert "simulate" not in {m.get("stage") for m in again}
+
+
+def test_page_that_goes_away_leaves_nothing_of_its_run(studio: Studio) -> None:
+    before = left(studio)
+    said = run(studio, "a", ["seed", "11"], ["duration", "1 year"])
+    while next(said).get("stage") != "simulate":
+        pass
+    said.close()
+    other = ended(run(studio, "b", ["seed", "12"]))
+    assert [name for name in left(studio) if name.partition("/")[0] != other["run"]] == before
+
+
+def test_killed_child_is_one_line_and_leaves_nothing_and_the_next_run_works(
+    studio: Studio,
+) -> None:
+    before = left(studio)
+    said = run(studio, "a", ["seed", "21"], ["duration", "1 year"])
+    while next(said).get("stage") != "simulate":
+        pass
+    jobs = studio.jobs
+    assert jobs is not None
+    os.kill(jobs.child_id, signal.SIGKILL)
+    *_, last = said
+    assert "ended unexpectedly" in last["problems"][0]
+    wait_until(lambda: left(studio) == before)
+    assert ended(run(studio, "a", ["seed", "22"]))["run"]
+
+
+def test_two_pages_at_once_get_their_own_answers_one_after_the_other(studio: Studio) -> None:
+    found: dict[str, dict[str, Any]] = {}
+
+    def of_page(page: str, seed: str) -> None:
+        found[page] = ended(run(studio, page, ["seed", seed]))
+
+    threads = [threading.Thread(target=of_page, args=(f"p{k}", f"3{k}")) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    seeds = {page: diploee.open_run(studio.runs_folder / of["run"]).scenario.seed
+             for page, of in found.items()}  # fmt: skip
+    assert seeds == {"p0": 30, "p1": 31, "p2": 32}
+
+
+def test_week_is_kept_nowhere_and_says_what_differs_from_the_week_before(studio: Studio) -> None:
+    before = left(studio)
+    first = ended(run(studio, "w", ["seed", "41"], span="week"))
+    second = ended(run(studio, "w", ["seed", "42"], span="week", before=first["id"]))
+    assert second["differences"]
+    assert left(studio) == before
+
+
+def test_run_beyond_its_time_is_refused_with_the_remedy(studio: Studio) -> None:
+    longer = run(studio, "a", ["step", "0.1 s"], ["duration", "1 year"], automatic=True)
+    *_, last = longer
+    assert "duration" in last["problems"][0]
+
+
+def test_sheet_and_export_are_handed_over_and_kept_nowhere(studio: Studio) -> None:
+    page, found = Page(studio, "a"), ended(run(studio, "a"))
+    before = left(studio)
+    sheet = page.post("take", {"runs": [found["id"]], "what": "datasheet"})
+    assert b"<html" in sheet[1]
+    table = page.post("take", {"runs": [found["run"]], "what": "csv"})
+    assert b"facility_power" in table[1] or b"timestamp" in table[1]
+    refused = page.post("take", {"runs": [found["id"]], "what": "8760"})
+    assert refused[0] == 400
+    assert "year" in json.loads(refused[1])["problems"][0]["message"]
+    assert left(studio) == before
+
+
+def test_closing_ends_the_child_and_removes_what_it_kept(tmp_path: Path) -> None:
+    made = Studio(Place(tmp_path.resolve()), 600)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    ended(run(made, "a", span="week"))
+    assert made.jobs is not None
+    child = made.jobs.child_id
+    made.stop()
+    thread.join(PATIENCE_S)
+    assert not made.temporary.exists()
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+    pytest.fail("the child goes on")
