@@ -9,6 +9,7 @@ within a load, and each by itself swings at least as much as here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -28,12 +29,20 @@ from diploee.line import Line
 from diploee.loads.jobs.load import JobWindow
 from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import service_labels
+from diploee.metrics.part_metrics import PartMetrics
 from diploee.model import Choices, documented
 from diploee.outputs.export.series import parse_step_ms
 from diploee.outputs.folder import refuse_in_run, run_files
 from diploee.outputs.parquet_files import timestamps
 from diploee.power import PowerBlock, Segments
-from diploee.power.blocks import PowerModel, Window, device_block, power_stream
+from diploee.power.blocks import (
+    PowerModel,
+    PowerSums,
+    Window,
+    default_threads,
+    device_block,
+    power_stream,
+)
 from diploee.power.segments import OF_SERVICES, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility
@@ -42,7 +51,7 @@ from diploee.schedule import Schedule
 from diploee.schedule.placement import GROUP, HeldNodes, PlacedPool, Stretches
 from diploee.site import flexible_controller
 from diploee.tables import Int64Array, arrow_numbers, concat, repeated
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, W_PER_KW
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
@@ -89,7 +98,7 @@ class NodePlaces:
     """
 
     def __init__(self, line: Line) -> None:
-        self._line, scenario = line, line.scenario
+        self._line, scenario, self.transient = line, line.scenario, line.jobs.transient
         facility, layout = scenario.facility, scenario.facility.layout
         self.sinks: list[Callable[[HeldNodes], None]] = []
         by_rack = layout is not None and layout.placement == "rack"
@@ -328,6 +337,70 @@ class PartPower:
             busy = np.clip(busy_until, low, high) - low
         weight = of.weight[nth] * (slots / played.n_slots[nth])
         return replace(of.take(nth), pool_id=unit.astype(np.int16), n_nodes=busy, weight=weight)
+
+
+PARTS_FILE = "parts.parquet"
+
+
+class PartSums:
+    """Statistics of racks, rows and halls of a run with a layout, while its windows pass.
+
+    They are of the power at the nodes' AC input where that is modelled, else of the devices, and of
+    the time from when the run has filled up.
+    """
+
+    def __init__(self, places: NodePlaces, model: PowerModel, layout: Layout) -> None:
+        self._parts, self._transient = PartPower(places, model, "rack"), places.transient
+        pools, starts = list(model.facility.pools), np.arange(self._parts.pool_id.size)
+        ratings = {"rack": layout.rack_rating_kw, "row": layout.row_rating_kw}
+        self._levels: list[tuple[Level, Int64Array, PartMetrics]] = []
+        self._tables: list[dict[str, Any]] = []
+        for level in layout.levels():
+            if level == "row":
+                pool_id = self._parts.pool_id
+                nth = starts - np.searchsorted(pool_id, pool_id)
+                starts = np.flatnonzero(nth % (layout.racks_per_row or 1) == 0)
+            elif level == "hall":
+                starts = starts[:: layout.rows_per_hall]
+            rating_kw = ratings.get(level)
+            rating_w = None if rating_kw is None else rating_kw * W_PER_KW
+            of_level = PartMetrics(starts.size, rating_w, model.dt_ms)
+            self._levels.append((level, starts, of_level))
+            n_nodes = np.add.reduceat(self._parts.n_nodes, starts)
+            named = {"pool": [pools[k] for k in self._parts.pool_id[starts].tolist()]}
+            if level == "hall":  # which may be of several
+                named = {"pool": [None] * starts.size}
+            head = {"level": [level] * starts.size, "part": np.arange(starts.size)}
+            self._tables.append({**head, **named, "n_nodes": n_nodes})
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """Pass the windows of a run on, adding up each."""
+        sums = PowerSums(self._parts.model, block_intervals=self._parts.block_intervals)
+        with ThreadPoolExecutor(default_threads()) as threads:
+            for window in windows:
+                for power in sums.advance((self._parts.window(), window[1]), threads):
+                    self._add(power)
+                yield window
+
+    def _add(self, power: PowerBlock) -> None:
+        left_out = max(self._transient.end_ms - power.t0_ms, 0) // power.dt_ms
+        power_w = power.it_power_w if power.it_ac_power_w is None else power.it_ac_power_w
+        power_w = np.ascontiguousarray(power_w[:, left_out:])
+        for _, starts, of_level in self._levels:
+            of_level.add(
+                np.add.reduceat(power_w, starts) if starts.size < len(power_w) else power_w
+            )
+
+    def write(self, path: Path) -> dict[str, Any]:
+        """Write the statistics of each part, and return the `layout` block of the metrics."""
+        tables = [
+            pa.table({**table, **of_level.columns()})
+            for table, (_, _, of_level) in zip(self._tables, self._levels, strict=True)
+        ]
+        pq.write_table(
+            pa.concat_tables(tables, promote_options="permissive"), path, compression="zstd"
+        )
+        return {level: of_level.block() for level, _, of_level in self._levels}
 
 
 def _of_parts(

@@ -57,7 +57,7 @@ from diploee.outputs.parquet_files import (
     NodesFile,
     write_event_windows,
 )
-from diploee.parts import NodePlaces
+from diploee.parts import PARTS_FILE, NodePlaces, PartSums
 from diploee.plausibility import overfull_pools, run_warnings
 from diploee.power.blocks import BLOCK_INTERVALS, Window
 from diploee.power.event_windows import EventWindowSearch
@@ -204,8 +204,7 @@ def simulate(
             watches = _watches(line, limits, rated_power_w, peak_mw)
             taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file)
             windows = line.windows(window_days, update)
-            if event_windows:
-                windows = taken.searched(windows)
+            windows = taken.watched(windows, event_windows)
             at_step = (*taken.at_step, *watches)
             for block in line.written(line.blocks(windows, n_threads, executor), at_step):
                 block = taken.causes.by_load(block) if by_load else block
@@ -287,8 +286,12 @@ class _Taken:
             file = JobsFile(folder / JOBS_FILE, scenario, streams.classes, streams.library.ids)
             closing.callback(file.close)
             jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
-        if nodes_file:
+        self._parts, layout = None, scenario.facility.layout
+        if nodes_file or layout:
             places = NodePlaces(line)
+        if layout:
+            self._parts = PartSums(places, model, layout)
+        if nodes_file:
             nodes = NodesFile(folder / NODES_FILE, scenario, jobs.streams.classes, places.labels)
             places.sinks.append(nodes.add)
             closing.callback(nodes.close)
@@ -303,9 +306,13 @@ class _Taken:
             self._flexibility = measured
         self._search: EventWindowSearch | None = None
 
-    def searched(self, windows: Iterator[Window]) -> Iterator[Window]:
-        """Return the windows, each searched for the worst events on its way."""
+    def watched(self, windows: Iterator[Window], event_windows: bool) -> Iterator[Window]:
+        """Return the windows, each added up by part and searched for events on its way."""
         line = self._line
+        if self._parts is not None:
+            windows = self._parts.watch(windows)
+        if not event_windows:
+            return windows
         self._search = EventWindowSearch(line.model, line.stages, transient=line.jobs.transient)
         return self._search.watch(windows)
 
@@ -319,6 +326,8 @@ class _Taken:
             found["grid"]["voltage_change"] = self._voltage.block()
         if self._flexibility is not None:
             found["flexibility"] = self._flexibility.block()
+        if self._parts is not None:
+            found["layout"] = self._parts.write(self._folder / PARTS_FILE)
         if self._search is not None:
             with watch.stage("zooms"):
                 clock, head = line.scenario.clock, self._head

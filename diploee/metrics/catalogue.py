@@ -22,6 +22,7 @@ from diploee.metrics.changes import HISTOGRAM_METRICS, RAINFLOW_METRICS, RAMP_ME
 from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, UTILIZATION_METRICS
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
+from diploee.metrics.part_metrics import LAYOUT_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.voltage_change import VOLTAGE_METRICS
 from diploee.model import Registry
@@ -53,6 +54,7 @@ DECLARED = [
     POWER_METRICS,
     POI_METRICS,
     UTILIZATION_METRICS,
+    LAYOUT_METRICS,
     QUEUE_METRICS,
     SYNCHRONOUS_METRICS,
     REQUEST_METRICS,

@@ -39,6 +39,7 @@ ENTRIES = (
     "facility.parquet",
     "jobs.parquet",
     "nodes.parquet",
+    "parts.parquet",
     MANIFEST,
     METRICS_FILE,
     LIMITS_FILE,

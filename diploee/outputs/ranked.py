@@ -175,6 +175,18 @@ RANKED = (
     ),
     _Part("nodes", "Nodes and queue", ("utilization.", "jobs."), (), ("occupancy", "queue")),
     _Part(
+        "layout", "Racks, rows and halls", (),
+        (_Pivot("By level", "layout.<row>.", {
+            "count": "Number", "mean_mw": "Mean of one", "p99_mw": "Largest P99",
+            "max_mw": "Largest peak", "peak_to_average": "Peak to average",
+            "coincidence_factor": "Coincidence", "above_rating": "Above their rating",
+            "above_rating_h": "Hours above",
+        }, "Once the run has filled up; each part is in parts.parquet. Nodes of a load draw alike: "
+           "the coincidence is an upper bound, and a part swings at least as much as shown.",
+           "Level"),),
+        folded=True,
+    ),
+    _Part(
         "services", "Inference services", ("requests.",),
         (_Pivot("By service", "requests.services.<row>.", {
             "incoming_rps": "Incoming", "incomplete_rps": "Unserved",

@@ -247,3 +247,54 @@ def test_without_a_layout_nodes_are_known_and_racks_are_not(tmp_path: Path) -> N
 def test_a_layout_that_does_not_go_together_is_refused(keys: dict[str, Any], text: str) -> None:
     with pytest.raises(ScenarioError, match=text):
         tiny_scenario({"facility.layout": {"chassis_per_rack": 2} | keys})
+
+
+RATED = DAY | {"facility.layout.rack_rating_kw": 4.0, "facility.layout.row_rating_kw": 11.0}
+
+
+@pytest.mark.parametrize("how", [{}, {"window_days": 0.25}], ids=["at once", "in windows"])
+def test_statistics_of_parts_are_those_of_their_series(tmp_path: Path, how: dict[str, Any]) -> None:
+    run, _ = run_of(tmp_path / "run", tiny_scenario(RATED), **how)
+    table = pd.read_parquet(run.folder / "parts.parquet").set_index(["level", "part"])
+    steady = round(run.metrics["grid"]["transient_h"] * 60)
+    for level, rating_w in (("rack", 4_000), ("row", 11_000), ("hall", None)):
+        frame = run.power(level, library=tiny_library())[steady:]
+        series = frame.filter(like="it_power_w.")
+        of_level = table.loc[level]
+        assert len(of_level) == series.shape[1] == run.metrics["layout"][level]["count"]
+        for name, expected in (
+            ("mean_w", series.mean()), ("min_w", series.min()), ("max_w", series.max()),
+        ):  # fmt: skip
+            assert np.allclose(of_level[name], expected, rtol=1e-9)
+        p99 = series.quantile(0.99, interpolation="lower")
+        assert np.allclose(of_level["p99_w"], p99, atol=series.max().max() / 1000)
+        found = run.metrics["layout"][level]
+        together = frame["it_power_w"].max() / series.max().sum()
+        assert found["coincidence_factor"] == pytest.approx(together)
+        assert found["peak_to_average"] == pytest.approx(series.max().sum() / series.mean().sum())
+        if rating_w is None:
+            assert found["above_rating_h"] is None and of_level["above_rating_h"].isna().all()
+        else:
+            hours = (series > rating_w).sum() / 60
+            assert hours.sum() > 0
+            assert of_level["above_rating_h"].to_numpy() == pytest.approx(hours.to_numpy())
+            assert found["above_rating"] == (hours > 0).sum()
+
+
+def test_coincidence_falls_from_the_hall_to_the_rack_and_the_report_folds_it(
+    tmp_path: Path,
+) -> None:
+    run, _ = run_of(tmp_path / "run", tiny_scenario(LAYOUT))
+    found = run.metrics["layout"]
+    factors = [found[level]["coincidence_factor"] for level in ("rack", "row", "hall")]
+    assert factors == sorted(factors) and factors[0] < 1 and factors[-1] <= 1
+    section = next(s for s in run.sections() if s.id == "layout")
+    assert section.folded and {f.item for f in section.tables[0].figures} == {"rack", "row", "hall"}
+
+
+def test_a_run_with_a_layout_differs_in_nothing_else(tmp_path: Path, plain: Run) -> None:
+    other, _ = run_of(tmp_path / "run", tiny_scenario({"duration": "1 d"}))
+    for name in ("facility.parquet", "jobs.parquet"):
+        one, two = (pq.read_table(run.folder / name) for run in (plain, other))
+        assert one.equals(two)
+    assert {k: v for k, v in plain.metrics.items() if k != "layout"} == other.metrics

@@ -1,0 +1,95 @@
+"""Racks, rows and halls over a run: extremes, percentiles, ratings, and coincidence by level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from diploee.jit import njit
+from diploee.metric import Metric
+from diploee.tables import Float64Array, Int32Array
+from diploee.units import MS_PER_H, W_PER_MW
+
+N_BINS = 1 << 10
+"""Bins of the power of a part: a percentile is off by at most a thousandth of its peak."""
+
+_L, _ALIKE = "layout.<level>", "the nodes of a load draw alike"
+LAYOUT_METRICS = (
+    Metric(f"{_L}.count", "1", "number of parts of the level <level>", "{:,.0f}"),
+    Metric(f"{_L}.mean_mw", "MW", "mean power of a <level>", "{:.4f}"),
+    Metric(f"{_L}.p99_mw", "MW", "largest 99th percentile of a <level>", "{:.4f}"),
+    Metric(f"{_L}.max_mw", "MW", "largest peak of a <level>", "{:.4f}"),
+    Metric(f"{_L}.peak_to_average", "1", "peak-to-average ratio of a <level>", "{:.2f}",
+           "sum of all peaks over the mean of all; " + _ALIKE),
+    Metric(f"{_L}.coincidence_factor", "1", "coincidence factor of the level <level>", "{:.3f}",
+           "peak of all together over the sum of their peaks; an upper bound, as " + _ALIKE),
+    Metric(f"{_L}.above_rating", "1", "number of them that were above their rating", "{:,.0f}"),
+    Metric(f"{_L}.above_rating_h", "h", "hours above their rating, of all together", "{:,.1f}"),
+)  # fmt: skip
+MIN, MAX, SUM, ABOVE = range(4)
+
+
+class PartMetrics:
+    """Accumulates the power of the parts of a level; `rating_w` is that of each, if any [W]."""
+
+    def __init__(self, n_parts: int, rating_w: float | None, step_ms: int) -> None:
+        self._rating_w, self._step_h = rating_w, step_ms / MS_PER_H
+        self._counts = np.zeros((n_parts, N_BINS), dtype=np.int32)
+        self._width_w = np.ones(n_parts)
+        self._found = np.tile([np.inf, -np.inf, 0.0, 0.0], (n_parts, 1))
+        self._together_w, self._n_values = -np.inf, 0
+
+    def add(self, power_w: Float64Array) -> None:
+        """Add intervals of all parts [W], shape (parts, B)."""
+        rating_w = np.inf if self._rating_w is None else self._rating_w
+        _count(power_w, rating_w, self._counts, self._width_w, self._found)
+        self._together_w = max(self._together_w, float(power_w.sum(axis=0).max(initial=-np.inf)))
+        self._n_values += power_w.shape[1]
+
+    def columns(self) -> dict[str, Float64Array]:
+        """Return mean, least, 99th percentile and largest of each [W], and its hours above."""
+        low, high, total, above = self._found.T
+        beyond = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
+        p99_w = np.clip((beyond.argmax(axis=1) + 0.5) * self._width_w, low, high)
+        found = {"mean_w": total / self._n_values, "min_w": low, "p99_w": p99_w, "max_w": high}
+        return found if self._rating_w is None else found | {"above_rating_h": above * self._step_h}
+
+    def block(self) -> dict[str, Any]:
+        """Return the level's part of the `layout` block."""
+        of = self.columns()
+        peaks_w, mean_w = of["max_w"].sum(), of["mean_w"].sum()
+        above_h = of.get("above_rating_h")
+        return {
+            "count": len(of["max_w"]),
+            "mean_mw": of["mean_w"].mean() / W_PER_MW,
+            "p99_mw": of["p99_w"].max() / W_PER_MW,
+            "max_mw": of["max_w"].max() / W_PER_MW,
+            "peak_to_average": peaks_w / mean_w if mean_w > 0 else None,
+            "coincidence_factor": self._together_w / peaks_w if peaks_w > 0 else None,
+            "above_rating": None if above_h is None else int(np.count_nonzero(above_h)),
+            "above_rating_h": None if above_h is None else float(above_h.sum()),
+        }
+
+
+@njit()
+def _count(
+    power_w: Float64Array,
+    rating_w: float,
+    counts: Int32Array,
+    width_w: Float64Array,
+    found: Float64Array,
+) -> None:
+    """Count values in bins of each part, which are twice as wide where one lies beyond them."""
+    for k in range(power_w.shape[0]):
+        for value in power_w[k]:
+            while value >= width_w[k] * N_BINS:
+                for b in range(N_BINS // 2):
+                    counts[k, b] = counts[k, 2 * b] + counts[k, 2 * b + 1]
+                counts[k, N_BINS // 2 :] = 0
+                width_w[k] *= 2
+            counts[k, max(int(value / width_w[k]), 0)] += 1
+            found[k, MIN] = min(found[k, MIN], value)
+            found[k, MAX] = max(found[k, MAX], value)
+            found[k, SUM] += value
+            found[k, ABOVE] += value > rating_w
