@@ -21,7 +21,7 @@ from sweep_builders import UTILIZATION, sweep_content, sweep_file
 from diploee.errors import DiploeeError
 from diploee.sweeps.cluster import cluster_executor
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.dask
 
 SWEEP = {
@@ -47,6 +47,10 @@ class Cluster:
         self.workers.append(
             _dask("worker", self.address, *arguments, "--local-directory", str(work))
         )
+        # A run waits for seconds only; on a busy machine a worker takes longer to start.
+        with distributed.Client(self.address, set_as_default=False) as client:
+            alive = [each for each in self.workers if each.poll() is None]
+            client.wait_for_workers(len(alive), timeout=PATIENCE_S)
 
     def stop(self) -> None:
         for process in [*self.workers, self.scheduler]:
