@@ -106,19 +106,10 @@ def test_bad_data_of_a_profile_is_named(
     ("head", "words"),
     [
         ({"schema_version": 99}, "schema version 99, this version reads 1; import or build"),
-        (
-            {"workload": None},
-            "'diploee.profile': workload: this key is missing; import or",
-        ),
+        ({"workload": None}, "'diploee.profile': workload: this key is missing; import or"),
         ({"provenance": {}}, "metadata 'diploee.profile': provenance.kind: this key is missi"),
-        (
-            {"dt_ms": 0},
-            "dt_ms: must be a whole number of 1 or more and at most 86,400,000, fo",
-        ),
-        (
-            {"n_nodes": -2},
-            "n_nodes: must be a whole number of 1 or more and at most 1,000,000, f",
-        ),
+        ({"dt_ms": 0}, "dt_ms: must be a whole number of 1 or more and at most 86,400,000, fo"),
+        ({"n_nodes": -2}, "n_nodes: must be a whole number of 1 or more and at most 1,000,000, f"),
         ({"dt_ms": 100}, "step after row 0 is 1000 ms, expected 100 ms without gaps"),
     ],
 )

@@ -12,13 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmark_builders import (
-    leaderboard_data,
-    tiny_spec,
-    write_json,
-    write_openg2g,
-    write_results,
-)
+from benchmark_builders import leaderboard_data, tiny_spec, write_json, write_openg2g, write_results
 from builders import write_library, write_scenario
 from command_line import call
 from damages import (

@@ -193,9 +193,7 @@ def test_daylight_saving_of_a_named_zone_is_followed(tmp_path: Path, writer: Log
     assert log.utc_offset_min == 60  # of standard time
     winter = told_by(writer)
     log = read(
-        writer.write(tmp_path / "winter", winter, offset_min=60),
-        writer,
-        utc_offset="Europe/Berlin",
+        writer.write(tmp_path / "winter", winter, offset_min=60), writer, utc_offset="Europe/Berlin"
     )
     assert_same_jobs(log, writer, winter)
 
@@ -462,9 +460,7 @@ jobs_of_any_size = st.lists(
         kind=st.sampled_from(["train", "eval"]),
     ).map(
         lambda job: replace(
-            job,
-            start_s=job.submit_s + job.start_s,
-            end_s=job.submit_s + job.start_s + job.end_s,
+            job, start_s=job.submit_s + job.start_s, end_s=job.submit_s + job.start_s + job.end_s
         )
     ),
     min_size=1,

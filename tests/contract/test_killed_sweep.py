@@ -73,8 +73,7 @@ def killed(
         "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
     }
     process = start(
-        *("sweep", site / "sweep.yaml", "--out", out, *options),
-        environment=environment,
+        *("sweep", site / "sweep.yaml", "--out", out, *options), environment=environment
     )
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     return Ended(process.returncode, stdout, stderr)

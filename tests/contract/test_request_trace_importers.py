@@ -14,10 +14,7 @@ import pytest
 from samples import AZURE, MOONCAKE, SERVEGEN
 
 from diploee.errors import LogFormatError
-from diploee.importers.request_traces import (
-    read_request_trace,
-    servegen,
-)
+from diploee.importers.request_traces import read_request_trace, servegen
 from diploee.loads.services.request_trace import RequestTrace
 
 Sample = Callable[[str], Path]

@@ -14,11 +14,7 @@ from diploee.importers import read_job_log, read_request_trace
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.plain import import_plain
-from diploee.importers.power_logs.wattameter import (
-    WattAMeterLog,
-    import_wattameter,
-    parse_log,
-)
+from diploee.importers.power_logs.wattameter import WattAMeterLog, import_wattameter, parse_log
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
 from diploee.importers.site_tables import read_cooling_points, read_reactive_table

@@ -23,10 +23,7 @@ N_WEEKS = 16
 JOBS_PER_DAY = 1_500.0
 DISPERSION = 0.8
 SEEDS = range(3)
-RULES = (
-    ClassRule(workload="draw", max_nodes=1),
-    ClassRule(workload="tune", min_nodes=2),
-)
+RULES = (ClassRule(workload="draw", max_nodes=1), ClassRule(workload="tune", min_nodes=2))
 
 
 def as_log(jobs: JobTable, scenario: Scenario) -> JobLog:
@@ -177,10 +174,7 @@ def test_weights_of_the_months_lie_within_their_limits() -> None:
             "duration": "1 year",
             "streams.training.target_utilization": None,
             "streams.training.jobs_per_day": 400,
-            "streams.training.calendar": {
-                "hour_of_week": week().tolist(),
-                "month": month.tolist(),
-            },
+            "streams.training.calendar": {"hour_of_week": week().tolist(), "month": month.tolist()},
         }
     )
     fit = fit_job_log(

@@ -244,7 +244,7 @@ def test_events_equal_brute_force_whatever_the_blocks(values, places):
         (
             (-values[b:e].max(), b, e, b + values[b:e].argmax())
             for b, e in zip(begins, ends, strict=True)
-        ),
+        )
     )[:5]
     assert [(-e.worst, e.begin_ms, e.end_ms, e.worst_ms) for e in found.worst()] == [
         (size, b * 100, e * 100, at * 100) for size, b, e, at in worst

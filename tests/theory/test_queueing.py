@@ -128,9 +128,7 @@ def test_occupancy_obeys_littles_law(n_servers: int, rho: float) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_generated_jobs_of_equal_length_wait_as_pollaczek_and_khinchine_say(
-    engine: Engine,
-) -> None:
+def test_generated_jobs_of_equal_length_wait_as_pollaczek_and_khinchine_say(engine: Engine) -> None:
     """M/D/1: a generated list on one node; mean wait = rho / (2 (1 - rho)) service times."""
     rho, service_s = 0.6, 600
     library = ProfileLibrary([profile("one-1n-1", np.full(service_s, 700.0))])

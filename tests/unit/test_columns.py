@@ -12,13 +12,7 @@ import pytest
 from builders import tiny_scenario
 
 import diploee
-from diploee.columns import (
-    Column,
-    as_entries,
-    catalogue,
-    find_column,
-    with_boundary,
-)
+from diploee.columns import Column, as_entries, catalogue, find_column, with_boundary
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export.series import check_power_column

@@ -108,9 +108,7 @@ def test_kernels_that_call_kernels_are_compiled_once_for_all_processes(
 
 
 @pytest.mark.slow
-def test_what_uses_linear_algebra_beside_the_kernels_has_it(
-    load: Callable[[], ModuleType],
-) -> None:
+def test_what_uses_linear_algebra_beside_the_kernels_has_it(load: Callable[[], ModuleType]) -> None:
     """Kernels do without scipy.linalg; it is still found and loaded where it is called for."""
     assert load().total(VALUES) == TOTAL
     square = np.array([[4.0, 1.0], [1.0, 3.0]])

@@ -238,7 +238,7 @@ def test_the_data_sheet_has_one_row_of_peaks_and_of_ramps(stepped: Run) -> None:
     (section,) = (s for s in data_sheet(stepped).sections if s.id == "averaging")
     (table,) = section.tables
     assert list(table.rows) == [
-        *("Peak [MW]", "Largest ramp up [MW/min]", "Largest ramp down [MW/min]"),
+        *("Peak [MW]", "Largest ramp up [MW/min]", "Largest ramp down [MW/min]")
     ]
     peaks = stepped.metrics["grid"]["at_step"]["peaks"]
     assert float(table.cell("Peak [MW]", "1 s means")) == pytest.approx(

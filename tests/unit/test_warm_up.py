@@ -48,7 +48,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
                 "probability": 1,
                 "duration": DRAWN,
                 "arrays": {"job_share": 0.7, "sizes": {3: 0.5, 12: 0.5}, "duration": DRAWN},
-            },
+            }
         ],
     },
     "recurring": {

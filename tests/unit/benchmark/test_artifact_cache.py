@@ -9,12 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from benchmark_builders import (
-    leaderboard_data,
-    tiny_spec,
-    write_json,
-    write_results,
-)
+from benchmark_builders import leaderboard_data, tiny_spec, write_json, write_results
 from command_line import wait_until
 from killing import answer
 

@@ -161,10 +161,7 @@ def test_dict_round_trip_keeps_everything_under_openg2g_names():
     [
         ({"loc": None}, "loc must be a number, found null"),
         ({"pi_steady": 1.5}, "from 0 to 1, found 1.5"),
-        (
-            {"sigma_stall": 0.0},
-            r"\(stall_sigma\) must be from 1e-12 to 1e\+06, found 0",
-        ),
+        ({"sigma_stall": 0.0}, r"\(stall_sigma\) must be from 1e-12 to 1e\+06, found 0"),
         ({"scale_steady": float("nan")}, "scale_steady .* found nan"),
     ],
 )

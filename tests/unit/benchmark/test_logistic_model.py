@@ -75,12 +75,7 @@ def test_coefficients_lie_within_confidence_limits_of_the_truth():
     # Asymptotic covariance of least squares, from the derivatives by each coefficient.
     share = (truth.eval_x(x) - truth.base) / truth.span
     slope = truth.deriv_wrt_x(x)
-    columns = [
-        share,
-        slope / truth.steepness * (x - truth.midpoint),
-        -slope,
-        np.ones_like(x),
-    ]
+    columns = [share, slope / truth.steepness * (x - truth.midpoint), -slope, np.ones_like(x)]
     jacobian = np.stack(columns, axis=1)
     deviation = noise_w * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
     rng = np.random.default_rng(5)

@@ -6,9 +6,7 @@ import pytest
 from benchmark_builders import tiny_spec
 
 from diploee.errors import ScenarioError
-from diploee.neighbours.openg2g import (
-    load_specs,
-)
+from diploee.neighbours.openg2g import load_specs
 
 SPECS = """\
 models:

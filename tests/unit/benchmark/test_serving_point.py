@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from diploee.errors import InputError
 from diploee.loads.services.capacity import max_request_rate_rps
 from diploee.loads.services.curves import LatencyCurve, PowerCurve
-from diploee.neighbours.openg2g import (
-    LogisticModel,
-    ServingFits,
-    operating_points,
-)
+from diploee.neighbours.openg2g import LogisticModel, ServingFits, operating_points
 from diploee.neighbours.openg2g.serving import logistic_curves, sampled_operating_points
 from diploee.scenario import LogisticService
 

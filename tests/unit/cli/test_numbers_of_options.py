@@ -98,11 +98,7 @@ def check(ended: Ended, seconds: float, tried: str) -> None:
     sorted({each for each in numbers(application()) if each[1] != STARTS_PROCESSES}),
 )
 def test_odd_number_of_an_option_ends_in_plain_words(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    option: str,
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, option: str
 ) -> None:
     for source in folder.iterdir():
         (tmp_path / source.name).symlink_to(source)

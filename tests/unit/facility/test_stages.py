@@ -200,9 +200,7 @@ def test_each_stage_is_measured_in_a_block_of_its_own_that_every_reader_shows(
         assert f"| `{block}.energy_mwh` | MWh |" in page
 
 
-def test_a_stage_from_outside_has_its_metrics_in_the_run_and_its_sections(
-    tmp_path: Path,
-) -> None:
+def test_a_stage_from_outside_has_its_metrics_in_the_run_and_its_sections(tmp_path: Path) -> None:
     stages = [type("Measured", (Lag,), measures("lag.late", {"lag.late": 0.25}))()]
     run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=stages)
     assert run.metrics["lag"] == {"late": 0.25}

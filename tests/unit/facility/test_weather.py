@@ -15,23 +15,12 @@ import numpy as np
 import pytest
 from builders import tiny_scenario
 from command_line import call
-from weather_writers import (
-    PRESSURE_PA,
-    irradiance,
-    temperature_c,
-    write_epw,
-    write_psm,
-    write_tmy3,
-)
+from weather_writers import PRESSURE_PA, irradiance, temperature_c, write_epw, write_psm, write_tmy3
 
 from diploee.clock import RunClock, fixed_zone, named_zone
 from diploee.errors import InputError, LogFormatError
 from diploee.facility import WEATHER, Weather
-from diploee.facility.psychrometrics import (
-    relative_humidity,
-    saturation_pressure_pa,
-    wet_bulb_c,
-)
+from diploee.facility.psychrometrics import relative_humidity, saturation_pressure_pa, wet_bulb_c
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
 from diploee.files.places import shipped_folder
 from diploee.importers.weather_files import read_design

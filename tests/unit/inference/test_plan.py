@@ -192,11 +192,7 @@ def test_rejecting_keeps_the_cap_and_degrading_violates_it() -> None:
 @pytest.mark.parametrize("overload", ["reject", "degrade", "queue"])
 def test_service_without_requests_is_planned_with_nothing(overload: str) -> None:
     scenario = serving_scenario(
-        {
-            f"{CODING}.probability": 0,
-            f"{CONVERSATION}.probability": 1,
-            f"{CHAT}.overload": overload,
-        }
+        {f"{CODING}.probability": 0, f"{CONVERSATION}.probability": 1, f"{CHAT}.overload": overload}
     )
     plan = plan_of(scenario)
     assert reserved(plan) == [0, 12]

@@ -21,10 +21,7 @@ from diploee.scenario import Scenario, load_scenario
 
 CHAT = "request_streams.chat"
 PHASES = "facility.pools.main.phases"
-FOUR_THEN_TWELVE = [
-    {"since": "2018-01-01", "n_nodes": 4},
-    {"since": "2018-01-02", "n_nodes": 12},
-]
+FOUR_THEN_TWELVE = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]
 DAY_MS = 86_400_000
 
 

@@ -422,11 +422,7 @@ def test_parts_sum_to_every_event_of_a_mixed_facility_whatever_windows_threads_a
     texts = set()
     for k, way in enumerate(ways):
         run = simulate(
-            mixed(resolution),
-            tmp_path / str(k),
-            library=tiny_library(),
-            event_windows=True,
-            **way,
+            mixed(resolution), tmp_path / str(k), library=tiny_library(), event_windows=True, **way
         )
         texts.add((run.folder / "metrics.json").read_bytes())
     assert len(texts) == 1

@@ -96,12 +96,7 @@ def test_jobs_of_a_class_may_be_due_at_a_date() -> None:
 
 def test_work_done_twice_and_time_to_stop_and_restart_are_in_node_hours() -> None:
     jobs = jobs_of([0], [8])
-    own = acted(
-        jobs,
-        0,
-        [(0, 5, 0, 5, 0, 0), (8, 9, 4, 4, 0, 2), (9, 13, 4, 8, 0, 0)],
-        13,
-    )
+    own = acted(jobs, 0, [(0, 5, 0, 5, 0, 0), (8, 9, 4, 4, 0, 2), (9, 13, 4, 8, 0, 0)], 13)
     found = costs()
     see(found, own, plain(jobs, [0]))
     told = found.block()

@@ -214,9 +214,7 @@ def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path: Path) ->
         mitigate(coarse, Limits.model_validate({"ramps": [RAMP]}))
 
 
-def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(
-    with_windows: Run,
-) -> None:
+def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(with_windows: Run) -> None:
     wide = {"ramps": [{"interval": "1 min", "mw_per_min": 50}], "peaks": [{"max_mw": 0.001}]}
     told = "\n".join(mitigate(with_windows, Limits.model_validate(wide)).lines())
     assert "battery: none, " in told and "ramps held" not in told and "smoothed" not in told

@@ -283,9 +283,7 @@ def test_billed_demand_follows_its_rules_in_their_order() -> None:
 def test_a_month_seen_in_part_leaves_the_ratchet_a_lower_bound() -> None:
     p_mw = np.full(24 * 395, 4.0)
     found = measured(
-        chain(p_mw, 1.0, HOUR),
-        START.replace(day=2),
-        billing=Billing(interval_min=60, ratchet=0.8),
+        chain(p_mw, 1.0, HOUR), START.replace(day=2), billing=Billing(interval_min=60, ratchet=0.8)
     )
     months = found["billing"]["months"]
     assert not months[0]["complete"]

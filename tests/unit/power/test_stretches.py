@@ -95,10 +95,7 @@ def restless(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run(tmp_path_factory.mktemp("runs") / "restless", Restless())
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{"window_days": 0.25, "n_threads": 3}, {"n_threads": 0}],
-)
+@pytest.mark.parametrize("how", [{"window_days": 0.25, "n_threads": 3}, {"n_threads": 0}])
 def test_bytes_are_equal_over_windows_and_threads(
     tmp_path: Path, restless: Run, how: dict[str, Any]
 ) -> None:

@@ -7,13 +7,7 @@ import pytest
 from builders import profile, tiny_scenario, wavy_profile
 
 from diploee.errors import InputError
-from diploee.profiles.derived import (
-    MEASURED,
-    WORK_KINDS,
-    CapLevels,
-    CappedProfile,
-    cpu_power_w,
-)
+from diploee.profiles.derived import MEASURED, WORK_KINDS, CapLevels, CappedProfile, cpu_power_w
 from diploee.profiles.smoothing import _smooth, smoothed, smoothed_course
 from diploee.scenario.job_streams import PowerSmoothing
 
@@ -23,11 +17,7 @@ LEVELS = CapLevels()
 
 @pytest.mark.parametrize(
     ("kind", "speed", "power"),
-    [
-        ("pre_training", 0.629, 0.515),
-        ("fine_tuning", 0.796, 0.568),
-        ("inference", 0.781, 0.529),
-    ],
+    [("pre_training", 0.629, 0.515), ("fine_tuning", 0.796, 0.568), ("inference", 0.781, 0.529)],
 )
 def test_half_of_the_tdp_is_the_measured_cap_of_200_w(
     kind: str, speed: float, power: float

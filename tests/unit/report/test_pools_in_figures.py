@@ -101,8 +101,7 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
         assert single["poi-weather"].boundary == single["poi-parts"].boundary == meter
         assert single["duration"].boundary == f"{meter}; of a pool: node AC power"
     for name, part in product(
-        ("overview", "carpet-pools", "bands", "peak-week", "months", "duration"),
-        run.parts,
+        ("overview", "carpet-pools", "bands", "peak-week", "months", "duration"), run.parts
     ):
         panels = single[name].panels
         layers = [layer for p in panels for layer in p.layers if not isinstance(layer, Carpet)]

@@ -69,10 +69,7 @@ def test_a_product_fills_in_what_an_event_leaves_out() -> None:
         ([{**ONE, "target": {"fraction": 0.5, "mw": 1}}], "give exactly one of 'fraction'"),
         ([{**ONE}], "target is missing; add it"),
         ([{"id": "x", "start": "2018-01-01 12:00", **QUARTER}], "end is missing; add it"),
-        (
-            [{**ONE, "product": "london", "end": "2018-01-02"}],
-            "lasts at most 10 h, found 12 h",
-        ),
+        ([{**ONE, "product": "london", "end": "2018-01-02"}], "lasts at most 10 h, found 12 h"),
         (
             [{**ONE, **QUARTER, "product": "sb6_firm"}],
             "events.0.product: 'sb6_firm' is for loads from 75 MW on",
@@ -136,12 +133,7 @@ def test_a_class_tolerates_what_its_stream_does_unless_it_says_so_itself() -> No
 
 def test_signals_that_are_followed_must_be_there_in_their_units() -> None:
     assert "there is no signal 'price' (have: 'carbon')" in problems(
-        {
-            "flexibility": {
-                "signals": {"carbon": {"file": "c.csv"}},
-                "follow": {"signal": "price"},
-            }
-        }
+        {"flexibility": {"signals": {"carbon": {"file": "c.csv"}}, "follow": {"signal": "price"}}}
     )
     assert "carbon.unit must be one of 'g_per_kwh'" in problems(
         {"flexibility.signals.carbon": {"file": "c.csv", "unit": "mw"}}

@@ -28,10 +28,7 @@ def make(**content: Any) -> Any:
         ),
         ({"distribution": "lognormal", "median": 3, "sigma": 0.4}, stats.lognorm(0.4, scale=3)),
         ({"distribution": "uniform", "low": -1, "high": 3}, stats.uniform(-1, 4)),
-        (
-            {"distribution": "triangular", "low": 1, "mode": 2, "high": 5},
-            stats.triang(0.25, 1, 4),
-        ),
+        ({"distribution": "triangular", "low": 1, "mode": 2, "high": 5}, stats.triang(0.25, 1, 4)),
     ],
 )
 def test_numbers_follow_the_distribution(content: dict[str, Any], expected: Any) -> None:

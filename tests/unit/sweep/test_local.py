@@ -43,10 +43,7 @@ def test_killed_worker_loses_nothing(
     profiles = [str(library_folder)]
     kill_first_children(monkeypatch, 1)
     result = run_sweep(
-        sweep,
-        tmp_path / "out",
-        profiles=profiles,
-        executor=lambda tasks: run_locally(tasks, 2),
+        sweep, tmp_path / "out", profiles=profiles, executor=lambda tasks: run_locally(tasks, 2)
     )
     assert not result.failed
     here = run_sweep(sweep, tmp_path / "here", profiles=profiles)

@@ -226,10 +226,7 @@ def test_a_scaled_class_draws_from_the_profiles_it_names(library: ProfileLibrary
 
 def test_an_empty_list_of_jobs_is_a_workload(library: ProfileLibrary) -> None:
     scenario = tiny_scenario(
-        {
-            "streams.training.target_utilization": None,
-            "streams.training.jobs_per_day": 1e-9,
-        }
+        {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-9}
     )
     workload = generate_jobs(scenario, library)
     assert len(workload.jobs) == 0

@@ -191,9 +191,7 @@ def test_a_sweep_knows_a_run_again_unless_its_log_changed(tmp_path: Path) -> Non
     assert named() != first
 
 
-def test_a_log_that_needs_more_than_the_pool_gives_the_nodes_and_the_wait(
-    tmp_path: Path,
-) -> None:
+def test_a_log_that_needs_more_than_the_pool_gives_the_nodes_and_the_wait(tmp_path: Path) -> None:
     """A job of 12 nodes and an hour every half hour, on 12 nodes: two wait for each that runs."""
     write_log(tmp_path, [(1_800 * k, 0, 3_600, 12) for k in range(96)])
     changes = {"duration": "2 d", "facility.pools.main.n_nodes": 12}

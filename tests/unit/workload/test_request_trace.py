@@ -89,10 +89,7 @@ def test_every_repetition_brings_each_request_once(
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 + lost * rate_factor)
 
 
-@given(
-    n_requests=st.lists(st.integers(0, 50), min_size=2, max_size=30),
-    coarse=st.integers(2, 9),
-)
+@given(n_requests=st.lists(st.integers(0, 50), min_size=2, max_size=30), coarse=st.integers(2, 9))
 def test_coarser_steps_hold_the_sum_of_the_finer_ones(n_requests: list[int], coarse: int) -> None:
     trace = trace_of(np.array(n_requests))
     horizon_ms = 3 * trace.span_ms

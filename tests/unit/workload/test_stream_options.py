@@ -38,10 +38,7 @@ def test_startups_lengthen_jobs_and_leave_every_other_draw_alone() -> None:
 
 def test_copies_of_profiles_are_drawn_evenly_and_keep_the_mean_power() -> None:
     scenario = tiny_scenario(
-        {
-            "streams.training.profile_variants": {"n_variants": 3, "spread": 0.1},
-            "duration": "28 d",
-        }
+        {"streams.training.profile_variants": {"n_variants": 3, "spread": 0.1}, "duration": "28 d"}
     )
     workload = generate_jobs(scenario, tiny_library())
     library = workload.library

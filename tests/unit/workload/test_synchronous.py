@@ -205,8 +205,7 @@ def test_the_swing_of_one_job_grows_with_its_nodes() -> None:
     counts = [16, 64, 256]
     of = [
         rms_w(
-            power_of(scenario_of(CALM | {"n_nodes": n}, duration="30 min", resolution="0.1 s")),
-            6.0,
+            power_of(scenario_of(CALM | {"n_nodes": n}, duration="30 min", resolution="0.1 s")), 6.0
         )
         for n in counts
     ]

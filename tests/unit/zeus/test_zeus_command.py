@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from typer.testing import CliRunner, Result
-from zeus_builders import (
-    GROUP_HEADER,
-    HAND_POWER,
-    HAND_TRAIN,
-    POWER_HEADER,
-    TRAIN_HEADER,
-    write,
-)
+from zeus_builders import GROUP_HEADER, HAND_POWER, HAND_TRAIN, POWER_HEADER, TRAIN_HEADER, write
 
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError

@@ -65,12 +65,7 @@ PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)
         ({"n_epochs": 100, "stop_at_j": 4500}, (30, 3000, 4500), False, True),
         ({"n_epochs": 3, "stop_at_j": 4500}, (30, 3000, 4500), True, False),
         # Before the epoch that would cross the threshold: two epochs, one a profile.
-        (
-            {"n_epochs": 100, "stop_at_j": 4499, "profile": PROFILE},
-            (26, 2200, 3300),
-            False,
-            True,
-        ),
+        ({"n_epochs": 100, "stop_at_j": 4499, "profile": PROFILE}, (26, 2200, 3300), False, True),
         ({"n_epochs": 100, "stop_at_j": 1499, "profile": PROFILE}, (0, 0, 0), False, True),
         ({"n_epochs": INF, "stop_at_j": 15_000}, (100, 10_000, 15_000), False, True),
         ({"n_epochs": INF, "max_epochs": 3}, (30, 3000, 4500), False, False),
@@ -312,10 +307,7 @@ def test_savings_are_those_of_zeus_own_simulator(expected: dict[str, tuple[float
         table, base = result[result.workload == each.name], default_pair(each, 1.0)
         base_time_s = each.mean_epochs[base.row] * each.time_per_epoch_s[base.row, base.column]
         found = []
-        for values, per_recurrence in (
-            (table.energy_j, base.cost_j),
-            (table.time_s, base_time_s),
-        ):
+        for values, per_recurrence in ((table.energy_j, base.cost_j), (table.time_s, base_time_s)):
             percent = 100 * values.groupby(table.seed).sum() / 40 / per_recurrence
             found.append((percent.mean(), percent.std() / np.sqrt(len(SEEDS))))
         for (mean, error), of_zeus, its_error in zip(

@@ -214,10 +214,7 @@ GROUP = "g,0,1,toy,1"
     ("rows", "words"),
     [
         ((GROUP, "g,5,4,toy,1"), ":3: 'end_time' is 4, expected 'start_time' or later, 5 s"),
-        (
-            (GROUP, "g,0,1,toy,0"),
-            ":3: column 'runtime_ratio' is '0', expected a number above",
-        ),
+        ((GROUP, "g,0,1,toy,0"), ":3: column 'runtime_ratio' is '0', expected a number above"),
         (
             (GROUP, "g,0,1,tyo,1"),
             ":3: unknown dataset 'tyo', expected one of 'other', 'toy'; did y",

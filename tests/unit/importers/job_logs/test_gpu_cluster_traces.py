@@ -219,9 +219,7 @@ def test_the_published_table_without_a_header_is_recognised(tmp_path: Path) -> N
 
 def test_a_task_without_an_end_is_noted_where_its_job_has_one(tmp_path: Path) -> None:
     log = pai(
-        tmp_path,
-        "j,w,1.0,Terminated,100.0,200.0,1,1,100.0,T4",
-        "j,ps,1.0,Running,100.0,,1,1,,",
+        tmp_path, "j,w,1.0,Terminated,100.0,200.0,1,1,100.0,T4", "j,ps,1.0,Running,100.0,,1,1,,"
     )
     assert log.jobs.duration_ms.tolist() == [100_000]
     (n_noted,) = (n for cause, n in log.counts.noted.items() if cause.startswith("task without"))

@@ -14,16 +14,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from diploee.errors import WorkloadError
-from diploee.learn.calendar import (
-    fit_calendar,
-    week_limits,
-)
+from diploee.learn.calendar import fit_calendar, week_limits
 from diploee.learn.counts import Counts, count_hours
 from diploee.learn.jobs.job_log_fit import fit_job_log
-from diploee.learn.scatter import (
-    DispersionFit,
-    fit_dispersion,
-)
+from diploee.learn.scatter import DispersionFit, fit_dispersion
 from diploee.learn.week_shape import IN_WORDS, Detail, in_words
 from diploee.scenario import ClassRule
 from diploee.steps import generate_jobs

@@ -51,8 +51,7 @@ def test_nearest_size_is_by_ratio_and_the_lower_of_two() -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds",
-    [{"min_nodes": 3, "max_nodes": 2}, {"min_duration_s": 60, "max_duration_s": 60}],
+    "bounds", [{"min_nodes": 3, "max_nodes": 2}, {"min_duration_s": 60, "max_duration_s": 60}]
 )
 def test_a_rule_that_no_job_can_fit_is_refused(bounds: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match="no job could fit"):
@@ -63,10 +62,7 @@ def test_a_rule_that_no_job_can_fit_is_refused(bounds: dict[str, float]) -> None
 def test_rules_are_read_from_a_list_of_yaml(tmp_path: Path, head: str) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(f"{head}- {{workload: tune, min_nodes: 2}}\n- workload: draw\n", "utf-8")
-    assert read_rules(file) == (
-        ClassRule(workload="tune", min_nodes=2),
-        ClassRule(workload="draw"),
-    )
+    assert read_rules(file) == (ClassRule(workload="tune", min_nodes=2), ClassRule(workload="draw"))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,7 @@ from diploee.scenario import DurationModel, scenario_from_dict
 N_DRAWN = 20_000
 MODELS = {
     "quantiles": {"quantiles_s": {0: 5, 0.25: 60, 0.5: 600, 0.9: 7_200, 1: 86_400}},
-    "clipped quantiles": {
-        "quantiles_s": {0: 5, 0.5: 600, 1: 86_400},
-        "min_s": 30,
-        "max_s": 20_000,
-    },
+    "clipped quantiles": {"quantiles_s": {0: 5, 0.5: 600, 1: 86_400}, "min_s": 30, "max_s": 20_000},
     "lognormal": {"lognormal": [{"weight": 1, "median_s": 300, "sigma": 1.2}]},
     "mixture": {
         "lognormal": [

@@ -17,12 +17,7 @@ from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
 from diploee.cli.fit import fit_command
-from diploee.errors import (
-    InputError,
-    LogFormatError,
-    OutputExistsError,
-    WorkloadError,
-)
+from diploee.errors import InputError, LogFormatError, OutputExistsError, WorkloadError
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.learn.jobs.summary import fragment_text
 from diploee.scenario import Calendar, ClassRule, load_scenario, scenario_from_dict

@@ -11,12 +11,7 @@ from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.learn.jobs.class_fits import (
-    find_arrays,
-    in_arrays,
-    run_time_correlation,
-    size_shares,
-)
+from diploee.learn.jobs.class_fits import find_arrays, in_arrays, run_time_correlation, size_shares
 from diploee.learn.jobs.job_log_fit import fit_job_log
 from diploee.scenario import ClassRule
 

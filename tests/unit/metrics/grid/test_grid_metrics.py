@@ -167,14 +167,7 @@ def test_rolling_range_of_a_pulse_is_exact_in_every_window():
 @pytest.mark.parametrize(
     ("block", "n_values", "step_ms", "key", "found", "reason"),
     [
-        (
-            "ramps",
-            600,
-            60_000,
-            "interval_s",
-            [60, 300, 600, 900, 3600],
-            "shorter than",
-        ),
+        ("ramps", 600, 60_000, "interval_s", [60, 300, 600, 900, 3600], "shorter than"),
         ("ramps", 40, 60_000, "interval_s", [60, 300, 600, 900], "the run is shorter than two int"),
         ("rolling_range", 600, 2_000, "window_s", [10, 60], "fewer than 2 values at the run's res"),
         ("maximum_demand", 10, 7_000, "interval_min", [], "no multiple of the run's resolution of"),

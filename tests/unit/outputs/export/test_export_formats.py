@@ -215,10 +215,7 @@ def test_a_power_at_another_place_has_no_reactive_power(reactive_run: Run, tmp_p
         ("", ":1: the file is empty"),
         ("p_mw,q_mvar\n1,2\n", "two rows or more, found 1"),
         ("p,q\n1,2\n2,3\n", ":1: column 'p_mw' is missing"),
-        (
-            "p_mw,q_mvar\n1,2\n1,3\n",
-            ":3: column 'p_mw' is '1', expected more than in",
-        ),
+        ("p_mw,q_mvar\n1,2\n1,3\n", ":3: column 'p_mw' is '1', expected more than in"),
         ("p_mw,q_mvar\n0,x\n1,3\n", ":2: column 'q_mvar' is 'x', expected a number"),
         ("p_mw,q_mvar\n0,1,2\n1,3\n", ":2: 3 fields, expected 2"),
         ("p_mw,q_mvar\n0,nan\n1,3\n", ":2: column 'q_mvar' is 'nan'"),

@@ -65,10 +65,7 @@ def test_leap_year_without_a_rule_is_refused(leap_run: Run, tmp_path: Path, name
 def test_leap_year_loses_the_chosen_day(leap_run: Run, tmp_path: Path) -> None:
     whole = hourly_kw(leap_run)
     feb29 = slice(59 * 24, 60 * 24)
-    expected = {
-        "drop-feb29": np.delete(whole, feb29),
-        "drop-last-day": whole[: 365 * 24],
-    }
+    expected = {"drop-feb29": np.delete(whole, feb29), "drop-last-day": whole[: 365 * 24]}
     for rule, values in expected.items():
         place = export_run(leap_run, "8760", tmp_path / rule, Options(leap_day=rule))  # type: ignore[arg-type]
         np.testing.assert_allclose(np.loadtxt(place), values, atol=1e-6)
