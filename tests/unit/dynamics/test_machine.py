@@ -175,6 +175,14 @@ class TestSixDips:
             assert [round(t, 6) for t in (found.latched_s, *ceases(found))] == [latch_s] * 2
             assert found.points[-1][1] == 0
 
+    def test_with_the_counter_off_nothing_leaves(self):
+        deep = RideThrough(stages=({"voltage_pu": 0.25, "time_s": 0.0},), filter_s=0.0)
+        for residual in (0.40, 0.25):
+            found = respond(deep, EVENTS["nerc_2024_07_10"].voltage(residual), 1260)
+            assert (found.changes, found.latched_s) == ([], None)
+        counts = RideThrough(stages=deep.stages, counter=COUNTER, filter_s=0.0)
+        assert respond(counts, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260).latched_s == 15.860
+
     def test_default_stage_rides_the_first_dip_and_comes_back_from_the_others(self):
         found = respond(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.40))
         assert [round(t, 4) for t in ceases(found)] == [0.5778, 15.9058, 21.3248, 76.2948, 81.7108]

@@ -30,6 +30,21 @@ def test_two_buses_have_the_drop_of_the_sheet(mva, x_over_r, before, after, perc
     assert round(float(ShortCircuit(mva, x_over_r).drop_percent(before, after)), 4) == percent
 
 
+@pytest.mark.parametrize(
+    ("mva", "x_over_r", "change", "percent"),
+    [
+        (2000, 10, (100, 0), 0.4975), (2000, 10, (0, 33), 1.6418), (2000, 10, (100, 33), 2.1393),
+        (500, 5, (50, 0), 1.9612), (500, 5, (50, 16.4), 5.1775),
+    ],
+)  # fmt: skip
+def test_small_steps_from_no_load_have_the_first_order_drop_of_the_sheet(
+    mva, x_over_r, change, percent
+):
+    grid, small = ShortCircuit(mva, x_over_r), 1e-5
+    drop = float(grid.drop_percent((0, 0), tuple(small * of for of in change))) / small
+    assert drop == pytest.approx(percent, abs=1e-4)
+
+
 def test_two_buses_solve_the_power_flow():
     grid, z = ShortCircuit(800, 6), 1 / 800
     r = z / np.sqrt(37)
