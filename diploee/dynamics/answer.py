@@ -133,7 +133,6 @@ def _fractions(response: Response, times: Float64Array) -> Float64Array:
 class Answer(Brief):
     """The answers of a site to an event."""
 
-    run: Run  # whose load it is
     event: Event  # what it met
     cases: tuple[Case, ...]  # one for each instant and depth
     notes: tuple[str, ...]  # what a reader must know, with sources and assumptions
@@ -327,7 +326,7 @@ def ride_through(
     ]
     if carried_s is not None and longest_s > carried_s:
         notes.append(f"away for {longest_s:,.3g} s or longer, the UPS carries {carried_s:g} s")
-    return Answer(run, event, tuple(cases), tuple(notes))
+    return Answer(event, tuple(cases), tuple(notes))
 
 
 def _longest_away_s(case: Case) -> float:
@@ -358,8 +357,7 @@ class _Load:
         n = max(MS_PER_MIN // step_ms, 1)
         blocks = self.series.blocks(self.of.load, n * step_ms)
         load = np.concatenate([summed(b.columns, self.of.load) for b in blocks])
-        fills_h = (self.run.metrics.get("grid") or {}).get("transient_h") or 0.0
-        first = min(ceil(fills_h * MS_PER_H / (n * step_ms)), load.size - 1)
+        first = min(ceil(self.run.transient_h * MS_PER_H / (n * step_ms)), load.size - 1)
         for level in LEVELS:
             wanted = np.percentile(load[first:], level)
             yield f"P{level}", (first + int(np.abs(load[first:] - wanted).argmin())) * n

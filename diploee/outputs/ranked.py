@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from diploee.annexes import annex
 from diploee.metric import NONE, Metric, find_metric, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
@@ -245,7 +244,7 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     notes = {"poi": [*_billing_notes(run), *reactive_notes(run)], "ramps": voltage_notes(view)}
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
     if run.scenario.facility.ride_through:
-        found.append(annex("ride_through")(run).section())
+        found.append(run.ride_through.section())
     return [*found, provenance(run)]
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from diploee.drawing.pictures import Picture
+    from diploee.dynamics import Answer
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,17 @@ class Run(Brief):
     def metrics(self) -> dict[str, Any]:
         """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
         return self._json(METRICS_FILE, metrics_record())
+
+    @property
+    def transient_h(self) -> float:
+        """Time in which the facility filled up [h]; 0 for one that began full."""
+        return (self.metrics.get("grid") or {}).get("transient_h") or 0.0
+
+    @cached_property
+    def ride_through(self) -> Answer:
+        """Answer to the event that ships, by the scenario's ``facility.ride_through``."""
+        found: Answer = annex("ride_through")(self)
+        return found
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

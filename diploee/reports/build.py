@@ -17,7 +17,6 @@ from diploee.drawing.charts import Chart
 from diploee.drawing.page import POLICY, Figures
 from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
-from diploee.dynamics import ride_through
 from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
 from diploee.metrics.limits import load_limits
@@ -255,7 +254,7 @@ _SINGLE: _Makes = {
     "spectrum": lambda d: spectrum_chart(d.run, d.unit),
     "poi": lambda d: poi_charts(d.run, d.unit),
     "events": lambda d: event_charts(d.run, d.unit),
-    "ride-through": lambda d: ride_through_chart(ride_through(d.run.run)),
+    "ride-through": lambda d: ride_through_chart(d.run.run.ride_through),
 }
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""
 

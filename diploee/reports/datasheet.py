@@ -21,7 +21,6 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
-from diploee.dynamics import ride_through
 from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
@@ -165,7 +164,7 @@ def _section(id_: str, title: str, found: Iterator[Figure], note: str = "") -> S
 
 def _ride_through(run: Run) -> Section:
     """Return the answer to the event that ships, and the verdicts in a word."""
-    section = ride_through(run).section()
+    section = run.ride_through.section()
     tables = (section.tables[0], section.tables[-1])
     brief = tuple(f for f in tables[1].figures if f.quantity in _BRIEF)
     return replace(section, tables=(tables[0], replace(tables[1], figures=brief)), charts=())
@@ -215,7 +214,7 @@ def _declared(view: RunView, names: Mapping[str, str], notes: Entry) -> Iterator
 def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     run, values = view.run, view.values
     mean_mw, facility = run.metrics["power"]["mean_mw"], run.scenario.facility
-    means, fills_h = f"{interval(view.step_ms)} means", values.get("grid.transient_h") or 0
+    means, fills_h = f"{interval(view.step_ms)} means", run.transient_h
     no_load = "there is no load" if values.get("grid.peak.max_mw") == 0 else ""
     no_load = "the site exports more than it draws" if mean_mw < 0 else no_load
     filled = "mean of the whole run, peak without the first "
@@ -327,7 +326,7 @@ def _quarters(run: Run) -> tuple[pd.Series[float], str]:
         return pd.Series(dtype=float), f"15 min: {reason}"
     sums, at_ms = ClockSums(clock, QUARTER_MS), 0
     series = Series(clock.step_ms, [sums])
-    filled_ms = round((run.metrics.get("grid") or {}).get("transient_h", 0) * MS_PER_H)
+    filled_ms = round(run.transient_h * MS_PER_H)
     for block in run.blocks(["facility_power_w"]):
         quanta = to_quanta(block.columns["facility_power_w"], MAX_DAY_POWER_W)
         series.add(at_ms, quanta, filled_ms)
@@ -354,7 +353,7 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     series = run.series()
     edges = {f"{at:%Y-%m}"[:digits] for at in (series.start, series.end)
              if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]}  # fmt: skip
-    filled = series.start + timedelta(hours=grid.get("transient_h") or 0)
+    filled = series.start + timedelta(hours=run.transient_h)
     for name in dict.fromkeys(month[:digits] for month in largest):
         note = "in part" if name in edges else ""
         of = demands.get(name)

@@ -123,8 +123,8 @@ def _moments(
 
     yield one("PK", "peak", int(p_mw.argmax()))
     # A run that begins empty has its least power before it has filled up, which no site draws.
-    hours = (request.run.metrics.get("grid") or {}).get("transient_h") or 0.0
-    filled_ms = request.run.scenario.start_with_zone.timestamp() * MS_PER_S + hours * MS_PER_H
+    began_ms = request.run.scenario.start_with_zone.timestamp() * MS_PER_S
+    filled_ms = began_ms + request.run.transient_h * MS_PER_H
     filled = int(np.searchsorted(starts_ms, filled_ms))
     filled = filled if filled < p_mw.size else 0
     yield one("MN", "minimum", filled + int(p_mw[filled:].argmin()))

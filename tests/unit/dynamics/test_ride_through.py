@@ -14,6 +14,7 @@ from builders import tiny_run, tiny_scenario, write_library, write_scenario
 from command_line import call
 
 from diploee.dynamics import EVENTS, ride_through
+from diploee.dynamics import answer as answer_module
 from diploee.dynamics.events import load_event
 from diploee.errors import InputError
 from diploee.outputs import Run
@@ -276,7 +277,9 @@ class TestEvents:
 
 
 @pytest.mark.slow
-def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(tmp_path: Path):
+def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     settings = {"facility.ride_through": {"it": {"preset": "counter_3_in_60s"}}}
     site = {"site": {"short_circuit_mva": 5.0, "x_over_r": 8.0}}
     fine = {"duration": "1 h", "resolution": "0.1 s"}
@@ -284,7 +287,13 @@ def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(tmp_p
     (section,) = [s for s in found.sections() if s.id == "ride-through"]
     assert "study_assumption" in " ".join(section.notes)
     page, sheet = tmp_path / "page.html", tmp_path / "sheet.html"
-    assert call("report", found.folder, "--out", page, "-q").code == 0
+    asked = []
+    with monkeypatch.context() as counting:
+        counting.setattr(
+            answer_module, "ride_through", lambda run: asked.append(run) or ride_through(run)
+        )
+        assert call("report", found.folder, "--out", page, "-q").code == 0
+    assert len(asked) == 1  # for text and picture
     assert call("datasheet", found.folder, "--out", sheet, "-q").code == 0
     for place in (page, sheet):
         text = place.read_text("utf-8")
