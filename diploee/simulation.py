@@ -30,6 +30,7 @@ from diploee.loads.jobs.source import draw_spans
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
+from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
 from diploee.metrics.bands import profile_support
@@ -116,7 +117,7 @@ def simulate(
     event_windows : bool
         Also keep the worst windows at 0.1 s in ``zooms/``.
     by_load : bool
-        Also keep the power of each stream and service in the series.
+        Also keep the power of each stream and service in the series, and aggregates by job class.
     before_stores : bool
         Also keep the load before batteries and ramp limits, and write in double precision: what
         `diploee.dynamics.Site` starts from.
@@ -202,7 +203,9 @@ def simulate(
                 coarse = scenario.model_copy(update={"step": None})
                 peak_mw = _peak_mw(again(coarse), n_threads, executor)  # a line that goes at once
             watches = _watches(line, limits, rated_power_w, peak_mw)
-            taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file)
+            taken = _Taken(
+                line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file, by_load
+            )
             windows = line.windows(window_days, update)
             windows = taken.watched(windows, event_windows)
             at_step = (*taken.at_step, *watches)
@@ -248,6 +251,7 @@ class _Taken:
         closing: ExitStack,
         jobs_file: bool,
         nodes_file: bool,
+        by_load: bool,
     ) -> None:
         self._line, self._folder = line, folder
         scenario, clock, jobs = line.scenario, line.scenario.written_clock, line.jobs
@@ -280,7 +284,12 @@ class _Taken:
         if voltage := voltage_of(grid, scenario.clock, jobs.transient):
             self.at_step.append(voltage)
         self._voltage = voltage
-        self.sinks: list[Sink] = [series, self._metrics]
+        classes = jobs.streams.classes if by_load else ()
+        self._aggregates = Aggregates(
+            model, classes, [scenario.streams[of.stream].pool for of in classes]
+        )
+        jobs.sinks.append(self._aggregates.take)
+        self.sinks: list[Sink] = [series, self._metrics, self._aggregates]
         if jobs_file and scenario.streams:
             streams = jobs.streams
             file = JobsFile(folder / JOBS_FILE, scenario, streams.classes, streams.library.ids)
@@ -320,6 +329,7 @@ class _Taken:
         """Return the metrics after the run, and write the event windows that were found."""
         line = self._line
         found = self._metrics.blocks(line.loads, line.energy_j)
+        found["aggregates"] = self._aggregates.block()
         if self._extremes is not None:
             found["grid"]["at_step"] = self._extremes.block()
         if self._voltage is not None:

@@ -14,6 +14,7 @@ from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
 from diploee.measures.series import Measure
 from diploee.metric import Metric, View, catalogue, find_metric
+from diploee.metrics.aggregates import AGGREGATE_METRICS
 from diploee.metrics.at_step import STEP_METRICS
 from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
 from diploee.metrics.billing import BILLING_METRICS
@@ -54,6 +55,7 @@ DECLARED = [
     POWER_METRICS,
     POI_METRICS,
     UTILIZATION_METRICS,
+    AGGREGATE_METRICS,
     LAYOUT_METRICS,
     QUEUE_METRICS,
     SYNCHRONOUS_METRICS,

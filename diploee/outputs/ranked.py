@@ -174,6 +174,20 @@ RANKED = (
     ),
     _Part("nodes", "Nodes and queue", ("utilization.", "jobs."), (), ("occupancy", "queue")),
     _Part(
+        "aggregates", "Least, mean and largest", (),
+        (_Pivot("By job class", "aggregates.<row>.", {
+            f"{name}.{kind}": f"{heading}, {kind.partition('_')[0]}"
+            for name, heading, unit in (("power", "Device power", "_mw"),
+                                        ("busy_nodes", "Busy nodes", ""),
+                                        ("utilization", "Occupancy", ""),
+                                        ("queued_jobs", "Waiting jobs", ""))
+            for kind in (f"min{unit}", f"mean{unit}", f"max{unit}")
+        }, "Of all; of each job class without idle nodes where the run was made --by-load, its "
+           "occupancy over the nodes of its pool. Busy nodes and waiting jobs at the start of each "
+           "interval.", "Of"),),
+        folded=True,
+    ),
+    _Part(
         "layout", "Racks, rows and halls", (),
         (_Pivot("By level", "layout.<row>.", {
             "count": "Number", "mean_mw": "Mean of one", "p99_mw": "Largest P99",

@@ -1,0 +1,106 @@
+"""Minimum, mean and maximum of power, nodes, occupancy and queue: of all, and of job classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from diploee.facility import Block
+from diploee.loads.jobs import StreamClass
+from diploee.loads.jobs.load import JobWindow
+from diploee.loads.jobs.queue import QueueLength
+from diploee.metric import Metric
+from diploee.power.blocks import PowerModel
+from diploee.power.direct import add_directly
+from diploee.power.segments import ActiveSegments, class_of_owner, node_occupancy
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_S, W_PER_MW
+
+_KINDS = {"min": "minimum", "mean": "mean", "max": "maximum"}
+_QUANTITIES = (
+    ("power", "_mw", "MW", "device power", "{:,.3f}", 1),
+    ("busy_nodes", "", "nodes", "busy nodes", "{:,.1f}", 1),
+    ("utilization", "", "%", "node occupancy", "{:.2f}", 100),
+    ("queued_jobs", "", "jobs", "waiting jobs", "{:,.1f}", 1),
+)
+_TEXT = "of all, or with `--by-load` of a job class, without idle nodes"
+AGGREGATE_METRICS = tuple(
+    Metric(f"aggregates.<of>.{name}.{kind}{suffix}", unit, f"{word} {label} of <of>", form, _TEXT,
+           factor=factor)
+    for name, suffix, unit, label, form, factor in _QUANTITIES
+    for kind, word in _KINDS.items()
+)  # fmt: skip
+
+
+class Aggregates:
+    """A sink of blocks, and with `classes` of the windows of jobs.
+
+    Power, and occupancy of the pool's nodes, are means over intervals; busy nodes and waiting jobs
+    are those at their starts. A job that is put back into the queue does not wait here.
+    """
+
+    def __init__(
+        self, model: PowerModel, classes: Sequence[StreamClass], pools: Sequence[str]
+    ) -> None:
+        names = [of.job_class.name for of in classes]
+        self._names = ["all"] + [
+            name if names.count(name) == 1 else f"{of.stream}.{name}"
+            for name, of in zip(names, classes, strict=True)
+        ]
+        facility = model.facility
+        self._slots = np.array([[facility.slots[pool]] for pool in pools]).reshape(-1, 1)
+        n_nodes = [[facility.pools[pool].n_nodes] for pool in pools]
+        self._n_slots = self._slots * np.array(n_nodes).reshape(-1, 1)
+        self._tables, self._active = model.tables, ActiveSegments()
+        self._queues = [QueueLength() for _ in classes]
+        shape = len(_QUANTITIES), len(self._names)
+        self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        self._sum, self._n_values = np.zeros(shape), 0
+
+    def take(self, window: JobWindow) -> None:
+        """Take in the jobs of a window."""
+        self._active.add(window.segments)
+        jobs, started = window.submitted, window.started
+        of_started, start_ms = started.jobs.class_id[started.first], started.start_ms[started.first]
+        for k, queue in enumerate(self._queues):
+            queue.add(jobs.submit_ms[jobs.class_id == k], start_ms[of_started == k])
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        names = ("it_power_w", "busy_nodes", "utilization", "queued_jobs")
+        found = np.array([[block.columns[name]] for name in names], dtype=np.float64)
+        if self._queues:
+            found = np.concatenate([found, self._of_classes(block)], axis=1)
+        self._low = np.minimum(self._low, found.min(axis=2))
+        self._high = np.maximum(self._high, found.max(axis=2))
+        self._sum += found.sum(axis=2)
+        self._n_values += len(block)
+
+    def _of_classes(self, block: Block) -> Float64Array:
+        """Return what `add` takes, of the classes, shape (quantities, classes, B)."""
+        rows, size = self._active.within(block.t0_ms, block.end_ms), len(self._queues)
+        rows = replace(rows, pool_id=class_of_owner(rows.owner).astype(np.int16))
+        energy_j = np.zeros((size, len(block)))
+        add_directly(rows, self._tables, block.t0_ms, energy_j)
+        at_start, mean = node_occupancy(rows, size, block.t0_ms, block.dt_ms, len(block))
+        queued = np.array([queue.at(block.starts_ms) for queue in self._queues])
+        self._active.drop_before(block.end_ms)
+        power_w = energy_j * (MS_PER_S / block.dt_ms)
+        return np.array([power_w, at_start / self._slots, mean / self._n_slots, queued])
+
+    def block(self) -> dict[str, Any]:
+        """Return the `aggregates` block."""
+        means = self._sum / self._n_values
+        found: dict[str, Any] = {name: {} for name in self._names}
+        for q, (quantity, suffix, *_) in enumerate(_QUANTITIES):
+            per = W_PER_MW if suffix else 1.0
+            for k, name in enumerate(self._names):
+                values = (self._low[q, k], means[q, k], self._high[q, k])
+                found[name][quantity] = {
+                    f"{kind}{suffix}": float(value) / per
+                    for kind, value in zip(_KINDS, values, strict=True)
+                }
+        return found
