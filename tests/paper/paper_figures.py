@@ -1,4 +1,4 @@
-"""Figures 4 to 13 of arXiv:2604.07345 (CC BY 4.0): the numbers of their text and published fits."""
+"""Figures 4 to 13 and 16 to 19 of arXiv:2604.07345 (CC BY 4.0): numbers of the text and of fits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from profile_shapes import STEPS_PER_S, diffusion_evaluations, duration_s, full_
 
 from diploee.importers import load_batches, load_power_curve
 from diploee.profiles import PowerProfile, ProfileLibrary, shipped_folder
+from diploee.profiles.library import COMMISSIONING
 from diploee.profiles.profile import PUBLISHED_NODE
 from diploee.scenario import JobStream
+from profiles.build.facts import CPU_W
 
 FITS = {
     LLAMA2: ("5", (2.36, 0.74), (0.80, -0.67), (131.14, 24.42)),
@@ -108,13 +110,31 @@ def figures_of_inference() -> list[Check]:
     return checks
 
 
+def figures_of_tests() -> list[Check]:
+    """Return figures 16 to 19, of one device once it is warm."""
+    library = ProfileLibrary.open(COMMISSIONING)
+
+    def warm_w(workload: str) -> float:
+        power_w = library.get(f"{workload}-1n-1").power_w[180 * STEPS_PER_S :]
+        return float(power_w.mean(dtype=np.float64))
+
+    solving_w = np.percentile(library.get("hpl-1n-1").power_w, 75)
+    idle_w = 4 * 72.5 + 2 * 64.1
+    return [
+        _near("16: GPU under stress", "W", 668.2, (warm_w("gpu_stress") - 2 * 64.1) / 4),
+        _near("17: CPU under stress", "W", 338.6, (warm_w("cpu_stress") - 4 * 72.5) / 2),
+        _near("18: idle node", "W", idle_w, warm_w("node_idle")),
+        _near("19: GPU in a solve of HPL", "W", 695, (solving_w - CPU_W) / 4),
+    ]
+
+
 def figures(library: ProfileLibrary) -> Section:
-    """Return figures 4 to 13 beside the profiles and curves that ship."""
+    """Return the figures beside the profiles and curves that ship."""
     return Section(
-        "Figures 4 to 13: numbers of the text and the published fits",
+        "Figures 4 to 13 and 16 to 19: numbers of the text and the published fits",
         PUBLISHED_NODE.source,
         sorted(
-            figures_of_training(library) + figures_of_inference(),
+            figures_of_training(library) + figures_of_inference() + figures_of_tests(),
             key=lambda check: int(check.what.split(":")[0]),
         ),
         "A figure without an accepted range is more than 10 % off. Energies and run times of "
