@@ -105,7 +105,7 @@ def campaigns(rng: np.random.Generator, n_weeks: int) -> Parts:
 
 PROCESSES: dict[str, tuple[Callable[[np.random.Generator, int], Parts], int]] = {
     "sessions": (sessions, 48),
-    "season": (season, 56),
+    "season": (season, 52),
     "campaigns": (campaigns, 50),
 }
 """The processes and the weeks of their logs."""

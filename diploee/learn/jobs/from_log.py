@@ -15,7 +15,7 @@ from diploee.learn.jobs.arrivals import JobFitOptions
 from diploee.learn.jobs.classes import read_rules
 from diploee.learn.jobs.holdout import split_of, with_holdout
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.learn.jobs.likeness import misses_tail, tail_errors, with_generated_years
+from diploee.learn.jobs.likeness import errors_of, unlikeness, with_generated_years
 from diploee.learn.jobs.summary import fragment_text
 from diploee.loads.jobs.job_log import JobLog
 from diploee.profiles import ProfileLibrary
@@ -68,11 +68,13 @@ def fit_from_log(
         )
         law = with_generated_years(fit, library)
         is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
-        keeps = choices.years == "auto" and (is_short or not misses_tail(law))
-        if choices.years == "law" or keeps:
-            return replace(law, decision=_why_law(law))
+        is_auto, own = choices.years == "auto", replace(law, decision=_why_law(law))
+        if choices.years == "law" or (is_auto and (is_short or unlikeness(law) <= 1)):
+            return own
         replay = _replay(log, read, log_format, options, chosen, choices, n_gpus)
         weeks = with_generated_years(replace(fit, replay=replay), library)
+        if is_auto and unlikeness(law) <= unlikeness(weeks):
+            return own
         return replace(weeks, decision=". ".join(_why_weeks(law, weeks)))
 
     fit = fitted(choices)
@@ -120,14 +122,14 @@ def _replay(
 
 def _why_law(law: JobLogFit) -> str:
     """Say how far years of the distributions are off."""
-    errors = ", ".join(f"{name} {off:+.0%}" for name, off in tail_errors(law).items())
+    errors = ", ".join(f"{name} {off:+.0%}" for name, off in errors_of(law).items())
     differ = f", which differ from the log by: {errors}" if errors else ""
     return f"Years are drawn from the fitted distributions{differ}"
 
 
 def _why_weeks(law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
     """Say how far years of the distributions are off, and what a year of the log's weeks is."""
-    both = zip(tail_errors(law).items(), tail_errors(weeks).values(), strict=True)
+    both = zip(errors_of(law).items(), errors_of(weeks).values(), strict=True)
     errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
     n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
     yield (

@@ -28,8 +28,10 @@ N_YEARS = 3
 MOST_JOBS = 600_000
 """Jobs that are generated at most; a stream of more gives years of fewer days."""
 
-TAIL = {"busy nodes, P50 of hours": 0.07, "busy nodes, P99 of hours": 0.15}
-"""Relative differences from the log up to which generated years have its tail."""
+MEAN = "busy nodes, mean"
+MEDIAN, P99 = "busy nodes, P50 of hours", "busy nodes, P99 of hours"
+LIKE = {MEAN: 0.02, MEDIAN: 0.07, P99: 0.15}
+"""Relative differences from the log up to which generated years are like it."""
 
 ROUNDING = 1e-3
 """Relative difference of two figures that is none."""
@@ -77,7 +79,7 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
         ]
         of_jobs = zip(fit.classes, nodes, means, strict=True)
         node_s = sum(c.probability * n * (mean_s or 0.0) for c, n, mean_s in of_jobs)
-        expected["busy nodes, mean"] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
+        expected[MEAN] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
     z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
     figures = []
     for name, (value, *parts) in of_log.items():
@@ -102,14 +104,14 @@ def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Arra
     return hourly_busy_nodes(jobs, weight.size)[HOURS_PER_WEEK:]
 
 
-def tail_errors(fit: JobLogFit) -> dict[str, float]:
-    """Return how far the generated years' median and P99 of busy nodes are off, as ratios."""
-    return {f.name: f.generated / f.log - 1 for f in fit.figures if f.name in TAIL and f.log > 0}
+def errors_of(fit: JobLogFit) -> dict[str, float]:
+    """Return how far the generated years' mean, median and P99 of busy nodes are off, as ratios."""
+    return {f.name: f.generated / f.log - 1 for f in fit.figures if f.name in LIKE and f.log > 0}
 
 
-def misses_tail(fit: JobLogFit) -> bool:
-    """Return whether generated years are further from the log's median or P99 than `TAIL`."""
-    return any(abs(error) > TAIL[name] for name, error in tail_errors(fit).items())
+def unlikeness(fit: JobLogFit) -> float:
+    """Return how far generated years are from the log, as a part of `LIKE`: up to 1 is like it."""
+    return max((abs(error) / LIKE[name] for name, error in errors_of(fit).items()), default=0.0)
 
 
 def _generated(
@@ -178,8 +180,8 @@ def _figures(
         rest = [values, *(values[of_part != k] for k in range(N_PARTS))]
         found[name] = [float(figure(x)) if x.size else float("nan") for x in rest]
 
-    add("busy nodes, mean", busy, part_of_hour, np.mean)
-    for name, level in zip(TAIL, (LEVELS[0], LEVELS[-1]), strict=True):
+    add(MEAN, busy, part_of_hour, np.mean)
+    for name, level in ((MEDIAN, LEVELS[0]), (P99, LEVELS[-1])):
         add(name, busy, part_of_hour, partial(np.quantile, q=level))
     group = np.searchsorted(widths, jobs.n_nodes)
     for k in np.unique(group).tolist():
