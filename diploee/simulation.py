@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -224,6 +225,8 @@ def simulate(
             reports = [(each.limits, each.report(found, boundary)) for each in watches]
             lower = lower_end(scenario)
             if lower is not None and any(report.not_met for _, report in reports):
+                del line, taken, windows, at_step, block, sink  # with the energies of the profiles
+                gc.collect()  # they refer to each other
                 with watch.stage("lower end"):
                     opened = again(lower)
                     ends = _watches(opened, limits, rated_power_w, peak_mw)
@@ -262,8 +265,8 @@ class _Taken:
         }
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
         closing.enter_context(series)
-        model = replace(line.model, dt_ms=scenario.resolution_ms)
-        attribution = Attribution(scenario, model, jobs, line.services, line.further)
+        model = line.model.at(scenario.resolution_ms)
+        attribution = Attribution(scenario, line.model, jobs, line.services, line.further)
         self.causes = Causes(attribution, line.stages)
         jobs.sinks.append(self.causes.take)
         self._metrics = RunMetrics(

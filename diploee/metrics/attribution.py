@@ -138,7 +138,10 @@ class Attribution:
         # What each stream of replicas does, and the bank that plays its power.
         self._replicas = [(bank.of, bank) for load in further for bank in load.banks]
         self._calendars = jobs.calendars
-        facility, self._tables = model.facility, model.tables
+        # Energies of spans, which need no tables of the interval that is written
+        self._written, facility = model.at(scenario.resolution_ms), model.facility
+        is_same = model.tables.has_grids_of(model.library, scenario.resolution_ms)
+        self._tables = (model if is_same else self._written).tables
         self._standing = model.standing_nodes
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
@@ -276,7 +279,7 @@ class Attribution:
         found: dict[str, Float64Array] = {}
         for name, rows in loads:
             energy_j = np.zeros((self._idle_w.size, len(block)))
-            add_directly(rows, self._tables, block.t0_ms, energy_j)
+            add_directly(rows, self._written.tables, block.t0_ms, energy_j)
             power_w = energy_j.sum(axis=0) * (MS_PER_S / block.dt_ms)
             name = f"{LOAD}.{name}"
             found[name] = found.get(name, 0.0) + power_w

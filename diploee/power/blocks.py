@@ -187,6 +187,10 @@ class PowerModel:
             used |= set(np.unique(self.ac.ac_profile_id[:, list(used)]).tolist())
         return EnergyTables.build(self.library, used, self.dt_ms)
 
+    def at(self, dt_ms: int) -> PowerModel:
+        """Return the model for another interval, itself for its own."""
+        return self if dt_ms == self.dt_ms else replace(self, dt_ms=dt_ms)
+
     @cached_property
     def _spectra(self) -> Spectra:
         return {}
@@ -358,7 +362,8 @@ def power_stream(
     # Parts are independent, and their sums run outside the interpreter lock.
     with ThreadPoolExecutor(n_workers) as threads:
         tasks = (threads.submit(model.block, *part) for part in parts)
-        yield from filter(None, map(sums.put, _in_order(tasks, n_workers)))
+        # While one part is taken on, the others are under way.
+        yield from filter(None, map(sums.put, _in_order(tasks, max(n_workers - 1, 1))))
 
 
 _lock = Lock()

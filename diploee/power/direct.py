@@ -4,7 +4,9 @@ The energy of a segment in an interval is the difference of its profile's cumula
 interval's edges. Cumulative energy is linear between the profile's samples, so for a start between
 two samples it is the mean of the two neighbouring sample phases, weighted by distance. For every
 profile the differences are therefore tabled once, one row per sample phase within an interval, and
-the whole intervals of a segment are a weighted sum of two contiguous rows.
+the whole intervals of a segment are a weighted sum of two contiguous rows. At the profile's own
+step there are two phases, whose rows are the differences of the cumulative energy itself: none is
+tabled.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class EnergyTables(NamedTuple):
     # Energy per interval [J], row ``p`` for a start ``p`` grid points after an interval's edge
     interval_j: Float64Array
     interval_at: Int64Array  # where each profile begins in `interval_j`
-    # Length of a row of each profile; 0 for those no longer than an interval, which have no rows
+    # Length of a row of each profile, tabled where an interval has several grid points; 0 for
+    # profiles no longer than an interval, which have no rows
     n_intervals: Int64Array
 
     @classmethod
@@ -54,7 +57,7 @@ class EnergyTables(NamedTuple):
             # One of an interval at most fills two at most, and is not worth a table.
             if n_points - 1 > (per_step := step_ms // common_ms):
                 n_intervals[index] = -(-(n_points - 1) // per_step) + 1
-                in_rows[index] = (per_step + 1) * n_intervals[index]
+                in_rows[index] = (per_step + 1) * n_intervals[index] if per_step > 1 else 0
         cumulative_at = np.concatenate([[0], np.cumsum(points)])
         interval_at = np.cumsum(in_rows) - in_rows
         cumulative_j, interval_j = np.empty(int(points.sum())), np.empty(int(in_rows.sum()))
@@ -70,16 +73,21 @@ class EnergyTables(NamedTuple):
             step_ms, grid_ms, cumulative_j, cumulative_at, interval_j, interval_at, n_intervals
         )
 
+    def has_grids_of(self, library: ProfileLibrary, step_ms: int) -> bool:
+        """Return whether tables of another interval have the same points, and so energies."""
+        used = np.flatnonzero(np.diff(self.cumulative_at))
+        return all(gcd(step_ms, library.entries[k].dt_ms) == self.grid_ms[k] for k in used.tolist())
+
 
 def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
     per_sample = profile.dt_ms // grid_ms
     if per_sample == 1:
-        return profile.cumulative_energy_j
+        return profile.cumulated_j()
     n_points = profile.power_w.size * per_sample + 1
     return np.interp(
         np.arange(n_points),
         np.arange(profile.power_w.size + 1) * per_sample,
-        profile.cumulative_energy_j,
+        profile.cumulated_j(),
     )
 
 
@@ -175,10 +183,21 @@ def _add_segments(
         phase = phase_ms // grid
         upper = factor * ((phase_ms - phase * grid) / grid)
         lower = factor - upper
+        shift = first_whole - origin_step
+        n_whole = min(stop - first_whole, length - shift)
+        if grid == step_ms:  # the rows are what is behind each grid point, and what is before it
+            at = min(first + shift, last)  # behind the first grid point
+            here_j = cumulative_j[at]
+            before_j = here_j - cumulative_j[at - 1]
+            for k in range(n_whole):
+                next_j = cumulative_j[min(at + 1 + k, last)]
+                behind_j = next_j - here_j
+                out[first_whole + k] += lower * behind_j + upper * before_j
+                here_j, before_j = next_j, behind_j
+            continue
         near = tables.interval_at[profile] + phase * length
         far = near + length
-        shift = first_whole - origin_step
-        for k in range(min(stop - first_whole, length - shift)):
+        for k in range(n_whole):
             out[first_whole + k] += (
                 lower * interval_j[near + shift + k] + upper * interval_j[far + shift + k]
             )

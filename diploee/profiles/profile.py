@@ -157,20 +157,24 @@ class PowerProfile(Brief):
     @cached_property
     def energy_j(self) -> float:
         """Energy of the whole job [J]."""
-        return float(self.cumulative_energy_j[-1])
+        return float(self.cumulated_j()[-1])
 
     @property
     def mean_power_w(self) -> float:
         """Mean power of the whole job [W]."""
         return self.energy_j / (self.duration_ms / MS_PER_S)
 
-    @cached_property
-    def cumulative_energy_j(self) -> Float64Array:
-        """Energy since the start at each sample edge [J], shape (n + 1,)."""
+    def cumulated_j(self) -> Float64Array:
+        """Return the energy since the start at each sample edge [J], shape (n + 1,)."""
         energy_j = np.zeros(self.power_w.size + 1)
         np.cumsum(self.power_w, dtype=np.float64, out=energy_j[1:])
         energy_j *= self.dt_ms / MS_PER_S
         return energy_j
+
+    @cached_property
+    def cumulative_energy_j(self) -> Float64Array:
+        """Energy since the start at each sample edge, kept for those that look often [J]."""
+        return self.cumulated_j()
 
     @cached_property
     def sha256(self) -> str:

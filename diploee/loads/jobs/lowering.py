@@ -207,6 +207,8 @@ def _segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Arr
         whole = (offset_ms[rows] == 0) & (length_ms[rows] == profile.duration_ms)
         energy_j[rows[whole]] = profile.energy_j
         rows = rows[~whole]
+        if not rows.size:
+            continue
         edges_ms = np.arange(profile.power_w.size + 1) * profile.dt_ms
         cumulative_j = profile.cumulative_energy_j
         begin_ms = offset_ms[rows]

@@ -14,7 +14,7 @@ from builders import job_energy_j, job_table, profile, tiny_library, tiny_scenar
 
 from diploee.power import Segments
 from diploee.power.blocks import Method, PowerModel, power_stream
-from diploee.power.direct import EnergyTables
+from diploee.power.direct import EnergyTables, add_directly, energies_within
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
@@ -78,6 +78,26 @@ def test_profile_with_an_odd_step_leaves_the_other_tables_small() -> None:
     alone = EnergyTables.build(together, range(4), 60_000)
     beside = EnergyTables.build(together, range(5), 60_000)
     assert beside.interval_j.size - alone.interval_j.size < 20 * 11 * 1_000
+
+
+def test_at_the_own_step_of_profiles_energies_come_from_one_curve_as_brute_force_has_them() -> None:
+    rng = np.random.default_rng(3)
+    library = ProfileLibrary.in_order([profile("a", rng.uniform(100, 900, 40), dt_ms=100)])
+    tables = EnergyTables.build(library, [0], 100)
+    assert tables.interval_j.size == 0
+    starts_ms = rng.integers(-3_000, 5_000, 30)
+    offset_ms = rng.integers(0, 2_000, 30) * (np.arange(30) % 2)
+    ends_ms = starts_ms + rng.integers(1, 4_500, 30)
+    segments = segments_of(
+        *(
+            {"start_ms": int(a), "end_ms": int(z), "offset_ms": int(o), "weight": 1.5}
+            for a, z, o in zip(starts_ms, ends_ms, offset_ms, strict=True)
+        )
+    )
+    found_j = np.zeros((1, 60))
+    add_directly(segments, tables, 0, found_j)
+    each = [energies_within(segments, tables, k * 100, (k + 1) * 100).sum() for k in range(60)]
+    np.testing.assert_allclose(found_j[0], each, rtol=1e-12, atol=1e-9)
 
 
 def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
