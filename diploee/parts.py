@@ -133,7 +133,7 @@ class NodePlaces:
         ]
         self._started: Schedule | None = None
         self.played: list[_Played] = []
-        self.rows = self.held
+        self._given_back = HeldNodes.empty()
         line.jobs.sinks.append(self._keep)
         line.sinks.append(self._take)
 
@@ -141,6 +141,11 @@ class NodePlaces:
     def held(self) -> HeldNodes:
         """The nodes that are held by now, until when their stretches end."""
         return _joined([pool.held for pool in self._pools])
+
+    @property
+    def rows(self) -> HeldNodes:
+        """The nodes that were held in the last window."""
+        return concat([self._given_back, self.held])
 
     def _keep(self, window: JobWindow) -> None:
         self._started = window.started
@@ -171,12 +176,12 @@ class NodePlaces:
         gone = []
         adjoin = self._line.jobs.cluster.acts or bool(self._stretches)
         for k, pool_nodes in enumerate(self._pools):
-            own = new.take((pools == k) & (new.end_ms > new.start_ms))
+            inside = (pools == k) & (new.end_ms > new.start_ms)
+            own = new if inside.all() else new.take(inside)
             gone.append(pool_nodes.place(_in_order(own), adjoin))
-        given_back = _joined(gone)
-        self.rows = concat([given_back, self.held])
+        self._given_back = _joined(gone)
         for sink in self.sinks:
-            sink(given_back.take(given_back.owner >= 0))
+            sink(self._given_back)
 
     def rest(self) -> HeldNodes:
         """Return the nodes that jobs still hold, and all on which services or replicas ran."""
@@ -220,7 +225,8 @@ class NodePlaces:
 
 
 def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
-    return concat([replace(of, pool_id=np.full(len(of), k)) for k, of in enumerate(of_pools)])
+    found = (replace(of, pool_id=np.full(len(of), k)) if k else of for k, of in enumerate(of_pools))
+    return concat(list(found))
 
 
 def _stretches_of(bank: Bank, owner: int) -> Stretches:

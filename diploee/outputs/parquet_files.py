@@ -371,8 +371,9 @@ class NodesFile:
         )
 
     def add(self, rows: HeldNodes) -> None:
-        """Take in rows that have ended."""
-        self._rows = concat([self._rows, rows.take(rows.end_ms > 0)])
+        """Take in rows that have ended; of owners below 0, no loads, and before the run none."""
+        of_loads = (rows.owner >= 0) & (rows.end_ms > 0)
+        self._rows = concat([self._rows, rows if of_loads.all() else rows.take(of_loads)])
         if len(self._rows) >= ROWS_PER_GROUP:
             self._write()
 
