@@ -118,10 +118,16 @@ class Site:
         Raises
         ------
         InputError
-            If the run lacks the load before its stores, or the instant is outside of it.
+            If the run lacks the load before its stores, the instant is outside of it, or an
+            argument isn't possible.
         """
         if state is not None:
             return cls(run, deepcopy(state))
+        if not (0 <= drives <= 1 and 0 < nominal_hz < inf):
+            raise InputError(
+                "drives and nominal_hz: must be from 0 to 1 and above 0, found "
+                f"{drives:g} and {nominal_hz:g} Hz"
+            )
         series, behind = run.series(event_window), _behind(run)
         if behind and event_window is not None:
             raise InputError(

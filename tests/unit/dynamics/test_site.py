@@ -304,6 +304,12 @@ def test_time_that_goes_back_or_beyond_the_run_is_refused(run: Run):
     assert any("constant" not in note for note in site.notes)
 
 
+def test_a_share_of_drives_and_a_frequency_that_can_not_be_are_refused(run: Run):
+    for options in ({"drives": 80}, {"drives": -0.1}, {"nominal_hz": 0.0}):
+        with pytest.raises(InputError, match="from 0 to 1 and above 0"):
+            Site.open(run, **options)
+
+
 def test_a_step_over_many_rows_ends_where_small_ones_do(stored: Run):
     small, large = Site.open(stored), Site.open(stored)
     assert powers(small, np.arange(1, 121))[-1] == pytest.approx(large.step(120.0, 1.0, HZ))
