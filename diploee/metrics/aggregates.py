@@ -54,7 +54,7 @@ class Aggregates:
         self._slots = np.array([[facility.slots[pool]] for pool in pools]).reshape(-1, 1)
         n_nodes = [[facility.pools[pool].n_nodes] for pool in pools]
         self._n_slots = self._slots * np.array(n_nodes).reshape(-1, 1)
-        self._tables, self._active = model.tables, ActiveSegments()
+        self._model, self._active = model, ActiveSegments()
         self._queues = [QueueLength() for _ in classes]
         shape = len(_QUANTITIES), len(self._names)
         self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
@@ -62,6 +62,8 @@ class Aggregates:
 
     def take(self, window: JobWindow) -> None:
         """Take in the jobs of a window."""
+        if not self._queues:
+            return
         self._active.add(window.segments)
         jobs, started = window.submitted, window.started
         of_started, start_ms = started.jobs.class_id[started.first], started.start_ms[started.first]
@@ -84,7 +86,7 @@ class Aggregates:
         rows, size = self._active.within(block.t0_ms, block.end_ms), len(self._queues)
         rows = replace(rows, pool_id=class_of_owner(rows.owner).astype(np.int16))
         energy_j = np.zeros((size, len(block)))
-        add_directly(rows, self._tables, block.t0_ms, energy_j)
+        add_directly(rows, self._model.tables, block.t0_ms, energy_j)
         at_start, mean = node_occupancy(rows, size, block.t0_ms, block.dt_ms, len(block))
         queued = np.array([queue.at(block.starts_ms) for queue in self._queues])
         self._active.drop_before(block.end_ms)
