@@ -205,7 +205,10 @@ class TestSixDips:
 
 
 class Stepped:
-    """The sheet's state machine on a grid of time, for one block; an oracle that shares no code."""
+    """The sheet's state machine on a grid of time, for one block; an oracle that shares no code.
+
+    Within a step the filtered voltage is taken as a line, which says when it crosses a level.
+    """
 
     def __init__(self, of: RideThrough, step_s: float) -> None:
         self.of, self.h = of, step_s
@@ -215,65 +218,76 @@ class Stepped:
         times = voltage.time_s[0] + np.arange(round((until_s - voltage.time_s[0]) / h)) * h
         held = np.asarray(voltage.pu)[np.searchsorted(voltage.time_s, times + h / 2, "right") - 1]
         filtered, keep = held[0], np.exp(-h / of.filter_s) if of.filter_s else 0.0
-        timers, fired = [0.0] * len(of.stages), [False] * len(of.stages)
+        since, fired = [inf] * len(of.stages), [False] * len(of.stages)
         on, committed, most, due = 1.0, 0.0, 1.0, list[float]()
-        ceased = latched = False
-        clock, ramp, strikes = 0.0, None, list[float]()
-        below, since, ended, counted = False, 0.0, -inf, False
+        ceased_s, well_s, ramp, strikes = inf, -inf, None, list[float]()
+        latched, below_s, ended, counted = False, inf, -inf, False
+
+        def ramped(at: float) -> float:
+            start, low, goal = ramp
+            part = (at - start) / back.ramp_s if back.ramp_s else 1.0
+            return low + min(part, 1.0) * (goal - low)
+
         for now, value in zip(times, held, strict=True):
-            filtered = value + (filtered - value) * keep
-            at, commits = now + h, list[float]()
-            picked = False
+            before, filtered = filtered, value + (filtered - value) * keep
+            at, commits, picked, left_s = now + h, list[tuple[float, float]](), False, -inf
+            end = at
+
+            def crossed(level: float, before=before, after=filtered, now=now) -> float:
+                return now + h * (before - level) / (before - after)
+
             for k, stage in enumerate(of.stages):
                 sign = 1 if stage.side == "under" else -1
-                if sign * (stage.voltage_pu - filtered) > 0:
-                    picked = True
-                    timers[k] += h
-                    if timers[k] >= stage.time_s and not fired[k]:
-                        fired[k] = True
-                        commits.append(stage.fraction)
-                else:
-                    timers[k], fired[k] = 0.0, False
+                beyond = sign * (stage.voltage_pu - filtered) > 0
+                picked |= beyond
+                if beyond and since[k] == inf:
+                    since[k], fired[k] = crossed(stage.voltage_pu), False
+                end = at
+                if not beyond and since[k] < inf:
+                    left_s = end = max(left_s, crossed(stage.voltage_pu))
+                if since[k] + stage.time_s <= end and not fired[k]:
+                    fired[k] = True
+                    commits.append((since[k] + stage.time_s, stage.fraction))
+                if not beyond:
+                    since[k] = inf
             if rule is not None:
-                if filtered < rule.voltage_pu:
-                    if not below:
-                        below, since = True, at
-                        counted = at - ended < rule.merge_s
-                    if not counted and at - since >= rule.hold_s - h / 2:
-                        counted = True
-                        strikes = [t for t in strikes if t >= at - rule.window_s] + [at]
-                        if len(strikes) >= rule.n and not latched:
-                            latched = True
-                            commits.append(1.0)
-                elif below:
-                    below, ended = False, at
-            if commits:
-                committed = max(committed, *commits)
+                if filtered < rule.voltage_pu and below_s == inf:
+                    below_s = crossed(rule.voltage_pu)
+                    counted = below_s - ended < rule.merge_s
+                if below_s < inf:
+                    end = at if filtered < rule.voltage_pu else crossed(rule.voltage_pu)
+                if below_s + rule.hold_s <= end and not counted:
+                    counted, strike = True, below_s + rule.hold_s
+                    strikes = [t for t in strikes if t >= strike - rule.window_s] + [strike]
+                    if len(strikes) >= rule.n and not latched:
+                        latched = True
+                        commits.append((strike, 1.0))
+                if filtered >= rule.voltage_pu and below_s < inf:
+                    below_s, ended = inf, end
+            for time_s, fraction in sorted(commits):
+                committed = max(committed, fraction)
                 if ramp is not None:
-                    ramp = None
-                due += [at + of.delay_s] * len(commits)
-            if due and due[0] <= at + h / 2:
-                due = [t for t in due if t > at + h / 2]
+                    on, ramp = ramped(time_s), None
+                due.append(time_s + of.delay_s)
+            while due and due[0] <= at:
+                ceased_s = due.pop(0)
                 if on > 1 - committed:
                     on = 1 - committed
-                    yield at, "transfer", on
-                ceased = True
+                    yield ceased_s, "transfer", on
             well = back is not None and filtered >= back.voltage_pu and not picked
-            if ceased and not latched and not due and well and ramp is None:
-                clock += h
-                if clock >= back.time_s:
-                    goal = min(most, 1 - committed + back.fraction * committed)
-                    ramp = (at, on, goal)
-                    yield at, "ramp", on
-            elif ramp is None:
-                clock = 0.0
-            if ramp is not None:
-                start, low, goal = ramp
-                part = (at - start) / back.ramp_s if back.ramp_s else 1.0
-                on = low + min(part, 1.0) * (goal - low)
-                if part >= 1:
-                    ramp, ceased, committed, most, clock = None, False, 0.0, goal, 0.0
-                    yield at, "full", on
+            if not well:
+                well_s = inf
+            elif well_s == inf:
+                low = back.voltage_pu
+                well_s = max(left_s, crossed(low) if before < low else -inf)
+            starts = max(ceased_s, well_s) + (0 if back is None else back.time_s)
+            if not latched and not due and ramp is None and starts <= at:
+                ramp = (starts, on, min(most, 1 - committed + back.fraction * committed))
+                yield starts, "ramp", on
+            if ramp is not None and at >= ramp[0] + back.ramp_s:
+                on, most = ramp[2], ramp[2]
+                yield ramp[0] + back.ramp_s, "full", on
+                ramp, ceased_s, committed = None, inf, 0.0
 
 
 def random_case(rng: np.random.Generator) -> tuple[RideThrough, Voltage]:
@@ -319,7 +333,7 @@ STEP_S = 0.0005
 
 
 def compared(seed: int) -> str:
-    """Return whether the stepped and the exact answer agree within some steps, or why not."""
+    """Return whether the stepped and the exact answer agree within a step, or why not."""
     chosen, voltage = random_case(np.random.default_rng(seed))
     until_s = voltage.time_s[-1] + 4.0
     exact = respond(chosen, voltage)
@@ -329,7 +343,7 @@ def compared(seed: int) -> str:
     ramps = [t for t, what, _ in rows if what == "ramp"]
     wanted_ramps = [t for t in exact.ramps if t < until_s - 0.01]
     same = len(found) == len(wanted) and len(ramps) == len(wanted_ramps)
-    near = 2 * STEP_S  # a step for the pickup that starts a timer, and one for the timer
+    near = STEP_S
     if same and np.allclose([*found, *ramps], [*wanted, *wanted_ramps], rtol=0, atol=near):
         return "same"
     together = np.diff(wanted).min(initial=1.0) < near  # which one step holds both
