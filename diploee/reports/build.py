@@ -291,7 +291,8 @@ def _runs_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of runs, side by side where there are several, with their charts."""
     loaded = [load_limits(name) for name in names]
-    verdicts = [[run.run.limits(limits) for limits in loaded] for run in runs]
+    # Without names, those that a run was checked against while it passed.
+    verdicts = [[*map(run.run.limits, loaded)] or [*run.run.verdicts] for run in runs]
     by_run = {
         run.label: {section.id: section for section in run_sections(run.run, of_run)}
         for run, of_run in zip(runs, verdicts, strict=True)
