@@ -50,23 +50,19 @@ def studio_command(
     if not at_most > 0:  # nan
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     from diploee.cli import Interrupted
-    from diploee.scenario import load_scenario, shipped_scenarios
+    from diploee.scenario import shipped_scenarios
     from diploee.scenario.loading import find_scenario
     from diploee.studio.server import Studio
     from diploee.studio.sites import Place
 
     name = scenario or ""
-    if name and name not in shipped_scenarios():
-        file = find_scenario(name).resolve()
-        load_scenario(file)
-        folder, name = (folder or file.parent).resolve(), str(file)
-        if not file.is_relative_to(folder):
-            raise InputError(f"--folder: {file} is outside of {folder}; name a folder above it")
-        name = str(file.relative_to(folder))
-    folder = (folder or Path()).resolve()
-    if not folder.is_dir():
-        raise InputError(f"--folder: {folder} is no folder; make it first")
-    studio = Studio(Place(folder), at_most * 60, port, name)
+    file = find_scenario(name).resolve() if name and name not in shipped_scenarios() else None
+    place = Place((folder or (file.parent if file else Path())).resolve())
+    if not place.folder.is_dir():
+        raise InputError(f"--folder: {place.folder} is no folder; make it first")
+    if file:
+        name = str(place.inside(file).relative_to(place.folder))
+    studio = Studio(place, at_most * 60, port, name)
     if not quiet:
         typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
     if not no_browser:

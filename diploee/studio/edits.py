@@ -29,13 +29,7 @@ def read(text: str) -> tuple[dict[str, Any], Any]:
 
 
 def edited(text: str, key: str, value: Any) -> str:
-    """Return a scenario's text with a dotted key set, or taken out with `TAKEN_OUT`.
-
-    Raises
-    ------
-    ScenarioError
-        If the text is no YAML, or the key leads nowhere.
-    """
+    """Return a scenario's text with a dotted key set, or taken out with `TAKEN_OUT`."""
     data, _ = read(text)
     parts = key.split(".")
     if value is TAKEN_OUT:

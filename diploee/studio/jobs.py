@@ -28,13 +28,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._child: asyncio.subprocess.Process | None = None
+        self.child: asyncio.subprocess.Process | None = None
         self._stopping: asyncio.Task[None] | None = None
-
-    @property
-    def child_id(self) -> int:
-        """Number of the child's process; 0 while there is none."""
-        return self._child.pid if self._child is not None else 0
 
     async def warm(self) -> None:
         """Start the child, so that the first job need not wait for it."""
@@ -44,15 +39,10 @@ class Jobs:
     async def do(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
         """Yield what is said of a job; leaving the loop stops it, whatever it was doing.
 
-        Parameters
-        ----------
-        job : dict
-            As `diploee.studio.work.Worker` takes it.
-        writes : pathlib.Path
-            Folder where a job that had to be killed may leave its unfinished results.
+        `writes` is the folder where one that had to be killed may leave what was unfinished.
         """
         while self._turn.locked():
-            is_ready = self._child is not None
+            is_ready = self.child is not None
             yield {"waiting": "another run goes first" if is_ready else "getting ready"}
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
@@ -87,7 +77,7 @@ class Jobs:
             self._stopping = None
 
     async def _started(self) -> asyncio.subprocess.Process:
-        if self._child is None or self._child.returncode is not None:
+        if self.child is None or self.child.returncode is not None:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "diploee.studio.work",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -96,32 +86,22 @@ class Jobs:
             )  # fmt: skip
             if not await self._line(child):
                 raise DiploeeError("the process for runs can't be started")
-            self._child = child
-        return self._child
+            self.child = child
+        return self.child
 
     async def _said(self, child: asyncio.subprocess.Process) -> AsyncGenerator[Message, None]:
         """Yield what the child says up to the end of its job, and a beat where it is silent."""
-        line: asyncio.Task[Message] | None = None
-        try:
-            while True:
-                line = line or asyncio.ensure_future(self._line(child))
-                done, _ = await asyncio.wait({line}, timeout=BEAT_S)
-                if not done:
-                    yield {}
-                    continue
-                message, line = line.result(), None
-                if not message:
-                    problems = ["the run ended unexpectedly; run it again"]
-                    yield {"end": True, "gone": True, "problems": problems}
-                    return
-                yield message
-                if "end" in message:
-                    return
-        finally:
-            if line is not None:
-                line.cancel()
-                with suppress(asyncio.CancelledError):
-                    await line
+        while True:
+            try:
+                async with asyncio.timeout(BEAT_S):
+                    message = await self._line(child)
+            except TimeoutError:
+                yield {}
+                continue
+            gone = {"end": True, "gone": True, "problems": ["the run ended unexpectedly"]}
+            yield message or gone
+            if not message or "end" in message:
+                return
 
     async def _line(self, child: asyncio.subprocess.Process) -> Message:
         assert child.stdout is not None
@@ -131,7 +111,7 @@ class Jobs:
 
     async def _stop(self, writes: Path) -> None:
         """Stop the job in hand; kill the child where it doesn't, and remove what that left."""
-        child = self._child
+        child = self.child
         if child is None:
             return
         with suppress(ProcessLookupError):
@@ -147,7 +127,7 @@ class Jobs:
 
     async def _cleared(self, writes: Path | None) -> None:
         """End the child at once, and remove what it left."""
-        child, self._child = self._child, None
+        child, self.child = self.child, None
         if child is not None:
             with suppress(ProcessLookupError):
                 child.kill()

@@ -2,8 +2,8 @@
 (() => {
   const token = location.pathname.split("/")[1], page = crypto.randomUUID();
   const at = (id) => document.getElementById(id);
-  const REST_MS = 2500, TYPING_MS = 200;
-  let draft, known = null, past = [], asked = 0, running = null, resting = 0, typing = 0, searching = 0;
+  const REST_MS = 2500, TYPING_MS = 200, PAUSE_MS = 2000, past = [];
+  let draft, known = null, asked = 0, running = null, resting = 0, typing = 0, searching = 0;
   let ran = "";                      // hash and week of what was run last
   const answers = { week: "", year: "" };  // ids of the last answers, for the differences
 
@@ -33,9 +33,16 @@
 
   const value = (key) => { const edit = draft.edits.find(([name]) => name === key); return edit && edit[1]; };
 
+  // Keep the draft for Undo; what is typed into one field without a pause is one step.
+  function remember(key) {
+    if (past.key !== key || Date.now() - past.at > PAUSE_MS) past.push(JSON.stringify(draft));
+    if (past.length > 200) past.shift();
+    past.key = key;
+    past.at = Date.now();
+  }
+
   function edit(key, text) {
-    past.push(JSON.stringify(draft));
-    past = past.slice(-200);
+    remember(key);
     const edits = draft.edits.filter(([name]) => name !== key);
     draft = { ...draft, edits: text === null ? edits : [...edits, [key, text]] };
     changed();
@@ -116,6 +123,7 @@
     at("name").textContent = known.name;
     at("command").textContent = known.command;
     at("python").textContent = known.python;
+    at("year").textContent = known.days > 360 && known.days < 370 ? "Run the year" : "Run all (" + known.duration + ")";
     if (at("from").dataset.start !== known.start) at("from").value = at("from").dataset.start = known.start;
     line(known.line);
     if (at("search").value) search();
@@ -134,7 +142,7 @@
 
   async function search() {
     const mine = ++searching, text = at("search").value.trim();
-    const found = text ? (await json("keys", { draft, words: text }).catch(() => ({ fields: [] }))).fields : [];
+    const found = text ? (await json("state", { draft, words: text }).catch(() => ({ fields: [] }))).fields : [];
     if (mine !== searching) return;
     fields(found, "k");
     at("count").textContent = text ? (found.length >= 40 ? "The first 40 keys; more words find fewer." : found.length + (found.length === 1 ? " key" : " keys")) : "";
@@ -211,7 +219,8 @@
     }
     if (message.end) {
       answers.done = !message.problems.length;
-      say(message.problems.join("; ") && (automatic && span === "year" ? "The year was not run by itself: " : "") + message.problems.join("; ") || (span === "week" ? "The week is done; the year follows when you rest." : "Done."));
+      const wrong = message.problems.join("; "), long = automatic && /--at-most/.test(wrong);
+      say(long ? "The whole run is forecast to take over a minute; press the button to run it." : wrong ? wrong : span === "week" ? "The week is done; the year follows when you rest." : "Done.");
     }
   }
 
@@ -267,7 +276,7 @@
     const mine = running = new AbortController();
     at("cancel").disabled = false;
     say("Opening");
-    await follow("look", { draft, runs: chosen() }, mine, "look");
+    await follow("run", { draft, runs: chosen() }, mine, "look");
     if (running === mine) { stop(); ran = ""; at("picture").replaceChildren(); }
   }
 
@@ -291,18 +300,19 @@
   at("form").addEventListener("submit", (event) => event.preventDefault());
   at("search").addEventListener("input", () => { clearTimeout(at("search").timer); at("search").timer = setTimeout(search, TYPING_MS); });
   at("yaml").addEventListener("input", () => {
-    past.push(JSON.stringify(draft));
+    remember("yaml");
     draft = { start: "text", file: draft.file, text: at("yaml").value, edits: [] };
     changed(600);
   });
   at("start").addEventListener("change", () => {
     const [start, ...rest] = at("start").value.split(":");
-    past.push(JSON.stringify(draft));
+    remember("start");
     draft = { start, file: rest.join(":"), edits: [] };
     changed(0);
   });
   at("undo").addEventListener("click", () => {
     draft = JSON.parse(past.pop());
+    past.key = "";
     at("start").value = draft.start + ":" + (draft.file || "");
     changed(0);
   });

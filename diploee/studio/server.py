@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict, Field
@@ -67,44 +67,22 @@ _HEADERS = {
 _ID = r"^[A-Za-z0-9_-]{1,64}$"
 FRAMES = ("picture", "report")
 
-B = TypeVar("B", bound="Asked")
-
 
 class Asked(BaseModel):
-    """Content of every request: the id of the page, and its draft."""
+    """Content of every request: the id of the page, its draft, and what is asked of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     page: str = Field(pattern=_ID)
     draft: Draft = Field(default_factory=Draft)
-
-
-class AskedKeys(Asked):
-    """A search of keys."""
-
-    words: str = Field(default="", max_length=200)
-
-
-class AskedRun(Asked):
-    """A run of the draft, or a week of it."""
-
-    span: str = Field(pattern="^(week|year)$")
-    start: str = Field(default="", pattern=r"^(\d{4}-\d\d-\d\d)?$")
-    before: str = Field(default="", max_length=64)
-    automatic: bool = False
-
-
-class AskedSave(Asked):
-    """The draft as a file in the folder."""
-
-    force: bool = False
-
-
-class AskedRuns(Asked):
-    """Finished runs by their names in the folder, or an answer that a page has by its id."""
-
-    runs: tuple[str, ...] = Field(default=(), max_length=12)
-    what: str = Field(default="", max_length=40)
+    words: str = Field(default="", max_length=200)  # to search keys for
+    span: Literal["", "week", "year"] = ""  # of a run
+    start: str = Field(default="", pattern=r"^(\d{4}-\d\d-\d\d)?$")  # of a week
+    before: str = Field(default="", max_length=64)  # answer to name the differences from
+    automatic: bool = False  # nobody asked for the run
+    force: bool = False  # a file may be replaced
+    runs: tuple[str, ...] = Field(default=(), max_length=12)  # ids of answers, or runs by name
+    what: str = Field(default="", max_length=40)  # to make of a run
 
 
 class Guard:
@@ -113,11 +91,12 @@ class Guard:
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token.encode()
         self._hosts = {f"{name}:{port}".encode() for name in (HOST, "localhost")}
+        self.now_s = time.monotonic
         self.rest()
 
     def rest(self) -> None:
         """Have as many requests answered at once as after a pause."""
-        self._left, self._at_s = AT_ONCE, time.monotonic()
+        self._left, self._at_s = AT_ONCE, self.now_s()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, and pass it on."""
@@ -132,6 +111,8 @@ class Guard:
         body, is_more = b"", True
         while is_more:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                return
             body += message.get("body", b"")
             is_more = message.get("more_body", False)
             if len(body) > MOST_BYTES:
@@ -144,11 +125,8 @@ class Guard:
 
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(
-                    (name.lower().encode(), value.encode()) for name, value in _HEADERS.items()
-                    if name.lower().encode() not in known
-                )]  # fmt: skip
+                own = [(n.lower().encode(), v.encode()) for n, v in _HEADERS.items()]
+                message["headers"] = [*message["headers"], *own]
             await send(message)
 
         path = scope["path"].partition("/")[2].partition("/")[2]
@@ -181,7 +159,7 @@ class Guard:
                 return 413, "too large"
         elif scope["method"] not in ("GET", "HEAD"):
             return 405, "refused"
-        now_s = time.monotonic()
+        now_s = self.now_s()
         self._left = min(AT_ONCE, self._left + (now_s - self._at_s) * PER_S)
         self._at_s = now_s
         if self._left < 1:
@@ -202,6 +180,8 @@ class Studio:
         self._runs: dict[str, str] = {}  # run folders by id of an answer
         self.socket = _bound(port)
         self.port = int(self.socket.getsockname()[1])
+        self.address = f"http://{HOST}:{self.port}/{self.token}/"
+        self.runs_folder = place.folder / "runs"  # of the runs that are kept
         self.guard = Guard(self._routes(), self.token, self.port)
         self.server = uvicorn.Server(uvicorn.Config(
             self.guard, interface="asgi3", ws="none",
@@ -209,26 +189,12 @@ class Studio:
             timeout_graceful_shutdown=3,
         ))  # fmt: skip
 
-    @property
-    def address(self) -> str:
-        """Address of the page, with its token."""
-        return f"http://{HOST}:{self.port}/{self.token}/"
-
-    @property
-    def runs_folder(self) -> Path:
-        """Folder of the runs that are kept."""
-        return self.place.folder / "runs"
-
     def serve(self) -> None:
-        """Answer until a signal or `stop` ends it; nothing unfinished is left."""
+        """Answer until a signal or `should_exit` ends the server; nothing unfinished is left."""
         try:
             self.server.run(sockets=[self.socket])
         finally:
             shutil.rmtree(self.temporary, ignore_errors=True)
-
-    def stop(self) -> None:
-        """End `serve`, from whatever thread."""
-        self.server.should_exit = True
 
     def _routes(self) -> Starlette:
         @asynccontextmanager
@@ -239,8 +205,8 @@ class Studio:
             warm.cancel()
             await self.jobs.close()
 
-        posts = {"start": self._start, "state": self._state, "keys": self._keys, "run": self._run,
-                 "look": self._look, "take": self._take, "save": self._save}  # fmt: skip
+        posts = {"start": self._start, "state": self._state, "run": self._run, "take": self._take,
+                 "save": self._save}  # fmt: skip
         routes = [Route(f"/{name}", self._file, methods=["GET"]) for name in _FILES]
         routes += [Route(f"/{name}", to, methods=["POST"]) for name, to in posts.items()]
         routes.append(Route("/frames/{id}/{name}", self._frame, methods=["GET"]))
@@ -258,55 +224,51 @@ class Studio:
         path = self.temporary / made / f"{name}.html"
         if not re.match(_ID, made) or name not in FRAMES or not path.is_file():
             return Response("not found\n", 404)
-        policy = f"{POLICY}; frame-ancestors 'self'"
-        return FileResponse(path, media_type="text/html", headers={
-            "Content-Security-Policy": policy})  # fmt: skip
+        policy = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'"}
+        return FileResponse(path, media_type="text/html", headers=policy)
 
     async def _start(self, request: Request) -> Response:
         """Answer what a new page is to begin with, and what the folder holds."""
-        await _asked(request, Asked)
-        runs = await asyncio.to_thread(_runs_in, self.runs_folder)
+        await _asked(request)
+        found = [path.parent for path in self.runs_folder.glob(f"*/{MANIFEST}")]
+        runs = sorted(found, key=lambda folder: folder.stat().st_mtime, reverse=True)
         name = self._scenario
         return JSONResponse({
             "draft": {"start": "file" if name else "template", "file": name, "edits": []},
-            "folder": str(self.place.folder), "files": self.place.files(), "runs": runs,
+            "folder": str(self.place.folder), "files": self.place.files(),
+            "runs": [folder.name for folder in runs[:200]],
             "shipped": list(shipped_scenarios()),
             "formats": {name: known.summary for name, known in FORMATS.items()},
         })  # fmt: skip
 
     async def _state(self, request: Request) -> Response:
-        asked = await _asked(request, Asked)
+        asked = await _asked(request)
+        if asked.words:
+            found = await asyncio.to_thread(search, asked.draft, self.place, asked.words)
+            return JSONResponse({"fields": found})
         return JSONResponse(await asyncio.to_thread(state, asked.draft, self.place))
 
-    async def _keys(self, request: Request) -> Response:
-        asked = await _asked(request, AskedKeys)
-        found = await asyncio.to_thread(search, asked.draft, self.place, asked.words)
-        return JSONResponse({"fields": found})
-
     async def _run(self, request: Request) -> Response:
-        asked = await _asked(request, AskedRun)
-        site = await asyncio.to_thread(opened, asked.draft, self.place)
+        """Answer with what is said of a run as it goes, or of finished runs that are opened."""
+        asked = await _asked(request)
+        runs = [str(self._run_folder(name)) for name in asked.runs]
+        if not (asked.span or runs):
+            raise InputError("expected a span to run, or runs to open")
+        site = None if runs else await asyncio.to_thread(opened, asked.draft, self.place)
         made, frames = self._new(asked.page)
+        if site is None:
+            return self._stream({"do": "look", "runs": runs, "frames": str(frames)}, made, frames)
         job = {
             "do": "run", "text": site.text, "folder": str(site.folder), "span": asked.span,
             "start": asked.start, "before": self._runs.get(asked.before), "page": asked.page,
             "root": str(self.place.folder), "frames": str(frames),
             "at_most_s": min(self._at_most_s, AUTOMATIC_S if asked.automatic else inf),
         }  # fmt: skip
-        writes = frames if asked.span == "week" else self.runs_folder
-        return self._stream(job, made, writes)
-
-    async def _look(self, request: Request) -> Response:
-        asked = await _asked(request, AskedRuns)
-        if not asked.runs:
-            raise InputError("runs: choose one or several")
-        made, frames = self._new(asked.page)
-        runs = [str(self._run_folder(name)) for name in asked.runs]
-        return self._stream({"do": "look", "runs": runs, "frames": str(frames)}, made, frames)
+        return self._stream(job, made, frames if asked.span == "week" else self.runs_folder)
 
     async def _take(self, request: Request) -> Response:
         """Answer with a file made of a run: its data sheet, or an export."""
-        asked = await _asked(request, AskedRuns)
+        asked = await _asked(request)
         if len(asked.runs) != 1 or asked.what not in ("datasheet", *FORMATS):
             raise InputError("expected one run, and 'datasheet' or a format of an export")
         frames = Path(tempfile.mkdtemp(dir=self.temporary))
@@ -324,7 +286,7 @@ class Studio:
 
     async def _save(self, request: Request) -> Response:
         """Write the draft's text into the folder, under the scenario's name."""
-        asked = await _asked(request, AskedSave)
+        asked = await _asked(request)
 
         def save() -> str:
             site = opened(asked.draft, self.place)
@@ -352,9 +314,7 @@ class Studio:
         kept = self._made[page]
         kept.append(made)
         while len(kept) > KEPT:
-            old = kept.pop(0)
-            self._runs.pop(old, None)
-            shutil.rmtree(self.temporary / old, ignore_errors=True)
+            shutil.rmtree(self.temporary / kept.pop(0), ignore_errors=True)
         return made, self.temporary / made
 
     def _stream(self, job: dict[str, Any], made: str, writes: Path) -> Response:
@@ -370,9 +330,8 @@ class Studio:
                         self._runs[made] = message["run"]
                         message |= {"id": made, "run": Path(message["run"]).name}
                     if "frame" in message:
-                        message = {"frame": f"frames/{made}/{message['frame']}"} | {
-                            "kind": message["frame"]
-                        }
+                        kind = message["frame"]
+                        message = {"frame": f"frames/{made}/{kind}", "kind": kind}
                     yield json.dumps(message) + "\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
@@ -393,10 +352,10 @@ def _bound(port: int) -> socket.socket:
     return made
 
 
-async def _asked(request: Request, model: type[B]) -> B:
+async def _asked(request: Request) -> Asked:
     """Return the body of a request, checked."""
     try:
-        return model.model_validate_json(await request.body())
+        return Asked.model_validate_json(await request.body())
     except ValueError as error:
         raise InputError("the page sent what is not understood; load it again") from error
 
@@ -405,9 +364,3 @@ async def _refused(_: Request, error: Exception) -> Response:
     problems = list(error.problems) if isinstance(error, DiploeeError) else [str(error)]
     return JSONResponse({"problems": [{"field": "", "key": "", "message": p} for p in problems]},
                         400)  # fmt: skip
-
-
-def _runs_in(folder: Path) -> list[str]:
-    """Return the names of the runs in a folder, the newest first."""
-    found = [path.parent for path in folder.glob(f"*/{MANIFEST}")]
-    return [p.name for p in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True)][:200]

@@ -11,23 +11,24 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from diploee.errors import InputError, ScenarioError, shown
 from diploee.facility import STAGES
 from diploee.facility.cooling import CoolingSpec
 from diploee.files.places import shipped_folder
 from diploee.metrics.limits import shipped_limits
-from diploee.model import Choices, Model, parts_of
+from diploee.model import Model, parts_of
 from diploee.plain_data import checked
 from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
 from diploee.scenario.key_reference import Schema, allowed_words, key_type
-from diploee.scenario.loading import get_value, input_files, with_overrides, with_value
+from diploee.scenario.loading import get_value, input_files, with_overrides
+from diploee.scenario.models import Size
 from diploee.scenario.starter import Site as Answers
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
 from diploee.schedule.policy import twin_of
@@ -72,24 +73,22 @@ _FIRST = (
     r"facility\.weather\.station",
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_LABELS = {"poi_mw": "Power at the meter", "largest_job": "Largest job, of training"}
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
-Edit = tuple[
-    Annotated[str, Field(min_length=1, max_length=300)], Annotated[str, Field(max_length=20_000)]
-]
+Key = Annotated[str, Field(min_length=1, max_length=300)]
+ValueText = Annotated[str, Field(max_length=20_000)]
 
 
-class Draft(Choices):
+class Draft(BaseModel):
     """All that a page holds of a scenario."""
 
-    start: Literal["template", "file", "text"] = Field(
-        default="template", description="Start that the edits are made to."
-    )
-    file: str = Field(default="", max_length=300, description="Name of the file it started from.")
-    text: str = Field(default="", max_length=MOST_TEXT, description="The scenario as typed.")
-    edits: tuple[Edit, ...] = Field(
-        default=(), max_length=MOST_EDITS, description="Keys with their new values as YAML."
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: Literal["template", "file", "text"] = "template"
+    file: str = Field(default="", max_length=300)  # that it starts from
+    text: str = Field(default="", max_length=MOST_TEXT)  # that was typed
+    edits: tuple[tuple[Key, ValueText], ...] = Field(default=(), max_length=MOST_EDITS)
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,6 @@ class Place:
     """The folder that a studio reads and writes, and nothing beside it but what ships."""
 
     folder: Path  # resolved
-    given: Path | None = None  # the scenario file of the command line, in that folder
 
     def inside(self, name: str | Path) -> Path:
         """Return the real path of a name in the folder; refuse any other."""
@@ -106,24 +104,21 @@ class Place:
         except (OSError, ValueError, RuntimeError):
             path = Path("/")
         if not path.is_relative_to(self.folder) or len(str(name)) > MOST_NAME:
-            raise InputError(
-                f"{shown(str(name))} is outside of {self.folder}, the folder of the studio"
-            )
+            raise InputError(f"{shown(str(name))} is outside of {self.folder}, the studio's folder")
         return path
 
     def scenario_file(self, name: str) -> Path:
         """Return the file of a scenario by its name in the folder, or by its shipped name."""
-        shipped = shipped_scenarios()
-        if name in shipped:
-            return shipped[name]
-        path = self.inside(name)
+        path = shipped_scenarios().get(name) or self.inside(name)
         if path.suffix not in (".yaml", ".yml"):
             raise InputError(f"'{name}': expected the name of a YAML file, or of what ships")
         return path
 
-    def files(self) -> list[str]:
-        """Return the names of the scenario files in the folder."""
-        return sorted(p.name for p in self.folder.glob("*.y*ml") if p.suffix in (".yaml", ".yml"))
+    def files(self, of_limits: bool = False) -> list[str]:
+        """Return the names of the scenarios in the folder, or of its other YAML files."""
+        found = [p for p in self.folder.glob("*.y*ml") if p.is_file() and p.stat().st_size < 1e6]
+        texts = {p.name: p.read_text("utf-8", "replace") for p in found}
+        return sorted(n for n, t in texts.items() if ("facility:" in t) is not of_limits)
 
 
 @dataclass(frozen=True)
@@ -137,11 +132,10 @@ class Opened:
     name: str  # of its start, on a command line
     answers: Answers
 
-    @cached_property
+    @property
     def data(self) -> dict[str, Any]:
         """The content of the text."""
-        data: dict[str, Any] = read(self.text)[0]
-        return data
+        return read(self.text)[0]
 
     def scenario(self, place: Place) -> Scenario:
         """Return the scenario, checked: it runs no code and reads no file elsewhere."""
@@ -149,13 +143,7 @@ class Opened:
 
 
 def checked_scenario(text: str, folder: Path, place: Place) -> Scenario:
-    """Return the scenario of a text, which must load no code and name no files elsewhere.
-
-    Raises
-    ------
-    ScenarioError
-        With a line ``key: message`` for each problem.
-    """
+    """Return the scenario of a text, which must load no code and name no files elsewhere."""
     data, _ = read(text)
     if code := next(_named_code(data, ""), None):
         raise ScenarioError([f"{code}: code of your own is not loaded here; use 'diploee run'"])
@@ -187,13 +175,7 @@ def _starter(answers: Answers, name: str) -> str:
 
 
 def opened(draft: Draft, place: Place) -> Opened:
-    """Return a draft with its edits made.
-
-    Raises
-    ------
-    ScenarioError, InputError
-        With a line ``key: message`` for each edit or answer that is none.
-    """
+    """Return a draft with its edits made; errors have a line ``key: message`` for each problem."""
     answers, folder, name = Answers(), place.folder, draft.file
     edits = [(key, text.strip()) for key, text in draft.edits]
     if draft.start == "template":
@@ -229,7 +211,8 @@ def _made(text: str, key: str, value_text: str) -> str:
     stages = list(get_value(data, "facility.stages") or [])
     at = _stage_at(stages, kind)
     if value is TAKEN_OUT and key.removeprefix(STAGES_KEY) in _REMOVES:
-        return text if at is None else listed(text, "facility.stages", _less(stages, at))
+        stages[at or 0 : (at or 0) + (at is not None)] = []
+        return listed(text, "facility.stages", stages)
     if not rest:
         item = value
     elif at is None:
@@ -242,14 +225,9 @@ def _made(text: str, key: str, value_text: str) -> str:
         return edited(text, f"{STAGES_KEY}{at}.{rest}", value)
     if value is TAKEN_OUT:
         return text
-    if at is None:
-        at = sum(_rank(stage) <= _rank(item) for stage in stages)
-        return listed(text, "facility.stages", [*stages[:at], item, *stages[at:]])
-    return listed(text, "facility.stages", [*stages[:at], item, *stages[at + 1 :]])
-
-
-def _less(items: list[Any], at: int) -> list[Any]:
-    return items[:at] + items[at + 1 :]
+    first = sum(_rank(stage) <= _rank(item) for stage in stages) if at is None else at
+    stages[first : first + (at is not None)] = [item]
+    return listed(text, "facility.stages", stages)
 
 
 def _stage_at(stages: list[Any], kind: str) -> int | None:
@@ -268,13 +246,8 @@ def _rank(stage: Any) -> int:
 
 def cooling_kinds() -> list[str]:
     """Return the kinds of cooling that need no key."""
-    return [
-        name
-        for name, spec in STAGES.by_name.items()
-        if issubclass(spec, CoolingSpec)
-        and not any(field.is_required() for field in spec.model_fields.values())
-        and name != "cooling_table"
-    ]
+    kinds = STAGES.by_name.items()
+    return [n for n, spec in kinds if issubclass(spec, CoolingSpec) and n != "cooling_table"]
 
 
 # --- what a page shows
@@ -286,24 +259,18 @@ def state(draft: Draft, place: Place) -> dict[str, Any]:
         site = opened(draft, place)
     except InputError as error:
         return {"problems": _problems(error, draft, {})}
-    found: dict[str, Any] = {"text": site.text}
+    data: dict[str, Any] = {}
     try:
+        data = site.data
         scenario = site.scenario(place)
     except InputError as error:
-        return found | {"problems": _problems(error, draft, _data(site.text))}
-    keys = {key: (owner, name) for key, owner, name in _walk(scenario, "")}
-    written = scenario.model_dump(mode="json")
-    return found | {
-        "problems": [],
-        "name": scenario.name,
-        "hash": scenario.sha256(),
-        "start": f"{scenario.start:%Y-%m-%d}",
-        "duration": scenario.duration,
-        "days": scenario.horizon_ms / MS_PER_DAY,
-        "fields": [*_first(site, scenario, keys, written)],
-        "line": line(scenario, site.data),
-        **taken(site, scenario),
-    }
+        return {"text": site.text, "problems": _problems(error, draft, data)}
+    return {
+        "text": site.text, "problems": [], "name": scenario.name, "hash": scenario.sha256(),
+        "start": f"{scenario.start:%Y-%m-%d}", "duration": scenario.duration,
+        "days": scenario.horizon_ms / MS_PER_DAY, "line": line(scenario, data),
+        "fields": [*_first(site, scenario, place)], **taken(site, scenario),
+    }  # fmt: skip
 
 
 def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
@@ -314,17 +281,16 @@ def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
     site = opened(draft, place)
     scenario = site.scenario(place)
     written, asked = scenario.model_dump(mode="json"), words.lower().split()
-    found: list[tuple[int, int, str, Model, str]] = []
-    for key, owner, name in chain(_walk(scenario, ""), _absent(scenario)):
-        text = type(owner).model_fields[name].description or ""
+    found: list[tuple[int, int, str, Model]] = []
+    for key, owner in chain(_walk(scenario, ""), _absent(scenario)):
+        text = type(owner).model_fields[key.rpartition(".")[2]].description or ""
         if all(word in f"{key} {text}".lower() for word in asked):
-            rank = sum(word not in key for word in asked)
-            found.append((rank, len(found), key, owner, name))
-    found.sort()
+            found.append((sum(word not in key for word in asked), len(found), key, owner))
     return [
-        _field(key, key, owner, name, written, site.data)
-        for *_, key, owner, name in found[:MOST_FOUND]
-    ]
+        _field(key, owner, key.rpartition(".")[2], get_value(written, key),
+               get_value(site.data, key) is not None)
+        for *_, key, owner in sorted(found)[:MOST_FOUND]
+    ]  # fmt: skip
 
 
 def _problems(error: InputError, draft: Draft, data: dict[str, Any]) -> list[dict[str, str]]:
@@ -340,14 +306,6 @@ def _problems(error: InputError, draft: Draft, data: dict[str, Any]) -> list[dic
     return found
 
 
-def _data(text: str) -> dict[str, Any]:
-    """Return the data of a text; none where it can't be read."""
-    try:
-        return read(text)[0]
-    except ScenarioError:
-        return {}
-
-
 def _resolved(key: str, data: dict[str, Any]) -> str:
     """Return a key with the position of a stage in place of its kind."""
     kind, dot, rest = key.removeprefix(STAGES_KEY).partition(".")
@@ -357,111 +315,82 @@ def _resolved(key: str, data: dict[str, Any]) -> str:
     return key if at is None else f"{STAGES_KEY}{at}{dot}{rest}"
 
 
-def _walk(value: Any, at: str) -> Iterator[tuple[str, Model, str]]:
-    """Yield each key that holds a plain value, with the model that has it and its name there."""
-    for key, inner, owner, name in parts_of(value, at):
-        within = inner.values() if isinstance(inner, Mapping) else inner
-        is_group = isinstance(within, Model) or (
-            not isinstance(within, str | None) and any(isinstance(v, Model) for v in _items(within))
-        )
-        if is_group:
+def _walk(value: Any, at: str) -> Iterator[tuple[str, Model]]:
+    """Yield each key that holds a plain value, with the model that has it."""
+    for key, inner, owner, _ in parts_of(value, at):
+        within = list(inner.values()) if isinstance(inner, Mapping) else inner
+        listed = within if isinstance(within, list | tuple) else [within]
+        if any(isinstance(part, Model) for part in listed):
             yield from _walk(inner, key)
         elif owner is not None:
-            yield key.lstrip("."), owner, name
+            yield key.lstrip("."), owner
 
 
-def _absent(scenario: Scenario) -> Iterator[tuple[str, Model, str]]:
+def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
     """Yield the keys of stages that a scenario has none of."""
     there = {stage.kind for stage in scenario.facility.stages}
     for kind, spec in STAGES.by_name.items():
-        if kind not in there:
-            stage: Any = spec.model_construct(kind=kind)
-            names = [name for name in spec.model_fields if name != "kind"]
-            yield from ((f"{STAGES_KEY}{kind}.{name}", stage, name) for name in names)
+        stage: Any = spec.model_construct(kind=kind)
+        names = [name for name in spec.model_fields if name != "kind" and kind not in there]
+        yield from ((f"{STAGES_KEY}{kind}.{name}", stage) for name in names)
 
 
-def _items(value: Any) -> Any:
-    return value if isinstance(value, tuple | list) or hasattr(value, "__iter__") else ()
-
-
-def _first(
-    site: Opened,
-    scenario: Scenario,
-    keys: dict[str, tuple[Model, str]],
-    written: dict[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """Yield the fields that a page shows at first."""
-    data = site.data
+def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str, Any]]:
+    """Yield the fields that a page shows at first: who is in a site, and its equipment."""
+    data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
-        for name, field in Answers.model_fields.items():
-            value = get_value(site.answers.model_dump(), name)
-            found = _field(f"{SITE_KEY}{name}", name, site.answers, name, {name: value}, {})
-            label = name.replace("_", " ").replace("poi mw", "power at the meter")
-            yield found | {
-                "label": label.capitalize(), "text": field.description, "given": True,
-            }  # fmt: skip
+        for name in Answers.model_fields:
+            found = _field(SITE_KEY + name, site.answers, name, getattr(site.answers, name), True)
+            yield found | {"label": _LABELS.get(name, name.replace("_", " ").capitalize())}
     else:
-        size = {"facility": {"size": {"poi_mw": get_value(data, "facility.size.poi_mw")}}}
-        sized = scenario.facility.size or _SIZE
         key = "facility.size.poi_mw"
-        yield _field(key, key, sized, "poi_mw", size, data) | {"label": "Power at the meter"}
-        who = [k for pattern in _FIRST for k in keys if re.fullmatch(pattern, k)]
+        size = scenario.facility.size or Size.model_construct()
+        found = _field(key, size, "poi_mw", get_value(data, key), True)
+        yield found | {"label": _LABELS["poi_mw"]}
+        keys = dict(_walk(scenario, ""))
+        who = [key for pattern in _FIRST for key in keys if re.fullmatch(pattern, key)]
         for key in who[: MOST_FIRST - 1 - len(EQUIPMENT)]:
-            label = " ".join(key.split(".")[1:]).replace("_", " ")
-            yield _field(key, key, *keys[key], written, data) | {"label": label}
-    stages = list(scenario.facility.stages)
-    kinds = [stage.kind for stage in stages]
+            *path, name = key.split(".")
+            label = " ".join([*path[1:], name]).replace("_", " ")
+            yield _field(key, keys[key], name, get_value(written, key), True) | {"label": label}
+    stages = scenario.facility.stages
     for key, label in EQUIPMENT.items():
         kind, _, name = key.removeprefix(STAGES_KEY).partition(".")
+        at = _stage_at([stage.kind for stage in stages], kind)
         if key == "limits":
-            found = _field(key, key, scenario, key, written, data)
-            found["choices"] = ["", *(f"[{limit}]" for limit in shipped_limits())]
-            found |= {"closed": True, "value": found["value"].replace("[]", "")}
+            found = _field(key, scenario, key, written.get(key) or None, True)
+            names = [*shipped_limits(), *place.files(of_limits=True)]
+            found |= {"choices": ["", *(f"[{name}]" for name in names)], "closed": True}
         elif kind == COOLING:
-            at = _stage_at(kinds, kind)
-            found = {"key": key, "value": "" if at is None else kinds[at], "unit": ""}
-            found |= {"choices": ["", *cooling_kinds()], "closed": True, "allowed": ""}
+            found = _field(key, scenario.facility, "stages", at and stages[at].kind, True)
+            found |= {"choices": ["", *cooling_kinds()], "closed": True, "assumed": False}
             found["text"] = "How heat leaves the site; its own keys are found by search."
         else:
-            at = _stage_at(kinds, kind)
             spec: Any = (
-                stages[at] if at is not None else STAGES.by_name[kind].model_construct(kind=kind)
+                STAGES.by_name[kind].model_construct(kind=kind) if at is None else stages[at]
             )
-            real = f"{STAGES_KEY}{at}.{name}"
-            found = _field(key, real, spec, name, written if at is not None else {}, data)
-            if at is None:
-                found |= {"value": "", "given": False}
+            value = None if at is None else get_value(written, f"{STAGES_KEY}{at}.{name}")
+            found = _field(key, spec, name, value, at is not None)
             if key.removeprefix(STAGES_KEY) in _REMOVES:
                 found["text"] += " Empty: none."
                 found["choices"] = found["choices"] and ["", *found["choices"]]
-        yield {"default": "", "given": True} | found | {"label": label}
+        yield found | {"label": label}
 
 
-def _field(
-    key: str, real: str, owner: Model, name: str, written: dict[str, Any], data: dict[str, Any]
-) -> dict[str, Any]:
+def _field(key: str, owner: Model, name: str, value: Any, given: bool) -> dict[str, Any]:
     """Return a key as a field of a form, from what its model declares."""
     field, of_key = type(owner).model_fields[name], _schema(type(owner))["properties"][name]
-    text = field.description or ""
-    extra: Any = field.json_schema_extra or {}
-    choices = _choices(of_key)
-    value = get_value(written, real)
-    default = of_key.get("default")
+    text, extra = field.description or "", field.json_schema_extra
+    choices, default = _choices(of_key), of_key.get("default")
     return {
-        "key": key,
-        "label": real,
+        "key": key, "label": key, "given": given, "unit": _unit(name, text), "text": text,
         "value": "" if value is None else flow(value),
         "default": "" if default in (None, "", [], {}) else flow(default),
-        "given": get_value(data, real) is not None,
-        "unit": _unit(name, text),
-        "text": text,
         "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(of_key)),
         "allowed": allowed_words(of_key).replace("`", "") if not choices else "",
-        "range": extra.get("range"),
-        "assumed": "assumed" in text,
-        "choices": choices,
-        "closed": bool(choices),
-    }
+        "range": extra.get("range") if isinstance(extra, dict) else None,
+        "assumed": "assumed" in text, "choices": choices, "closed": bool(choices),
+    }  # fmt: skip
 
 
 def _unit(name: str, text: str) -> str:
@@ -491,30 +420,20 @@ def _schema(model: type[Model]) -> Schema:
 
 def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
     """Return the one-line diagram: pools with their loads, then stages up to the meter."""
-    facility = scenario.facility
-    streams = {**scenario.streams, **scenario.request_streams, **scenario.replica_streams}
-    given = get_value(data, "facility.stages") or []
-    return {
-        "pools": [
-            {
-                "key": f"facility.pools.{name}.",
-                "name": name,
-                "text": f"{pool.n_nodes:,} nodes, {pool.n_nodes / facility.n_nodes:.0%}",
-                "loads": [
-                    n for n, stream in streams.items() if getattr(stream, "pool", "") == name
-                ],
-            }
-            for name, pool in facility.pools.items()
-        ],
-        "stages": [
-            {
-                "key": f"{STAGES_KEY}{k}.",
-                "name": stage.kind.replace("_", " "),
-                "text": _said(stage, given[k] if k < len(given) else None),
-            }
-            for k, stage in enumerate(facility.stages)
-        ],
-    }
+    facility, given = scenario.facility, get_value(data, "facility.stages") or []
+    kinds = (scenario.streams, scenario.request_streams, scenario.replica_streams)
+    at = [(name, stream.pool) for streams in kinds for name, stream in streams.items()]
+    pools = [
+        {"key": f"facility.pools.{name}.", "name": name, "loads": [s for s, of in at if of == name],
+         "text": f"{pool.n_nodes:,} nodes, {pool.n_nodes / facility.n_nodes:.0%}"}
+        for name, pool in facility.pools.items()
+    ]  # fmt: skip
+    stages = [
+        {"key": f"{STAGES_KEY}{k}.", "name": stage.kind.replace("_", " "),
+         "text": _said(stage, given[k] if k < len(given) else None)}
+        for k, stage in enumerate(facility.stages)
+    ]  # fmt: skip
+    return {"pools": pools, "stages": stages}
 
 
 def _said(stage: Any, given: Any) -> str:
@@ -581,26 +500,8 @@ def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
         yield at, new
 
 
-class _Sized(Model):
-    """Stands in for a size where a site has none."""
-
-    poi_mw: float | None = Field(
-        default=None,
-        description="Power of the site at its meter with all nodes at their ratings; nodes, rates "
-        "and ratings of the file grow with it [MW]. Empty: as in the file.",
-    )
-
-
-_SIZE = _Sized()
-
-# What a run of a week changes: its span alone, and no limits, as verdicts are of years.
-WEEK = "7 d"
-
-
 def week_of(text: str, start: str) -> str:
-    """Return a scenario's text for a week of it."""
-    data, _ = read(text)
-    data = with_value(data, "duration", WEEK, lambda: "duration")
-    if start:
-        data = with_value(data, "start", read_value(start, "start"), lambda: "start")
+    """Return a scenario's text for a week of it, without limits: verdicts are of the whole."""
+    data = {**read(text)[0], "duration": "7 d"}
+    data |= {"start": read_value(start, "start")} if start else {}
     return flow({key: value for key, value in data.items() if key != "limits"})

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -50,7 +53,7 @@ EVERY_S = 0.1
 """Progress is said so often at most."""
 MOST_POINTS = 12_000
 """Points of a picture; of more, means and extremes of hours are drawn."""
-MOST_DIFFERENCES = 6
+MOST_DIFFERENCES, MOST_PICTURES = 6, 20
 
 
 class Watch(Progress):
@@ -90,13 +93,16 @@ class Picture:
         """Take a block."""
         self._powers.append(np.asarray(block.columns[POWER], np.float64))
         if block.end_ms >= self._scenario.n_intervals * self._scenario.resolution_ms:
-            self._drawn(Figures().page(self._chart(np.concatenate(self._powers))))
+            self.draw(np.concatenate(self._powers))
+
+    def draw(self, power_w: Any) -> None:
+        """Draw the power of the whole run [W]."""
+        self._drawn(Figures().page(self._chart(power_w)))
 
     def _chart(self, power_w: Any) -> Chart:
         scenario = self._scenario
-        every = 1
-        if power_w.size > MOST_POINTS:
-            every = max(MS_PER_H // scenario.resolution_ms, 1)
+        an_hour = max(MS_PER_H // scenario.resolution_ms, 1)
+        every = an_hour if power_w.size > MOST_POINTS else 1
         whole = power_w[: power_w.size // every * every].reshape(-1, every)
         start = np.datetime64(scenario.start, "ms")
         x = start + np.arange(len(whole)) * np.timedelta64(every * scenario.resolution_ms, "ms")
@@ -149,26 +155,32 @@ class Worker:
             first = runs / f"{scenario.name}-{sha256[:8]}"
             found = _finished(self._done.get(sha256, first), sha256, sha256 in self._done)
             out = default_folder(scenario.name, sha256, runs)
-        if found is None:
-            key = (job["page"], job["span"])
-            watch = Picture(scenario, self._series.get(key), partial_page(self.say, frames))
+        key, keep = (job["page"], job["span"]), partial(self._keep, frames, "picture")
+        watch = Picture(scenario, self._series.get(key), keep)
+        if found is not None:
+            watch.draw(_power_w(found))
+        else:
             found = simulate(
                 scenario, out, inputs=inputs, engine=engine, sinks=[watch],
                 progress=Watch(self.say), at_most_s=job["at_most_s"], at_most_mb=_memory_mb(),
             )  # fmt: skip
-            if len(self._series) > 20:
-                self._series.pop(next(iter(self._series)))
-            self._series[key] = watch.series
             if not is_week:
                 self._done[sha256] = found.folder
+        if len(self._series) > MOST_PICTURES:
+            self._series.pop(next(iter(self._series)))
+        self._series[key] = watch.series
         self.say(stage="page", fraction=0.0, text="")
         self._page([found], frames)
         self.say(run=str(found.folder), **self._differences(job.get("before"), found))
 
     def look(self, job: dict[str, Any]) -> None:
         """Make the page of finished runs, side by side where there are several."""
-        runs = [open_run(folder) for folder in job["runs"]]
-        self._page(runs, Path(job["frames"]))
+        runs, frames, before = [*map(open_run, job["runs"])], Path(job["frames"]), None
+        for run in runs[:2]:
+            watch = Picture(run.scenario, before, partial(self._keep, frames, "picture"))
+            watch.draw(_power_w(run))
+            before = watch.series
+        self._page(runs, frames)
         more = self._differences(job["runs"][0], runs[1]) if len(runs) == 2 else {}
         self.say(run=str(runs[0].folder), **more)
 
@@ -187,10 +199,12 @@ class Worker:
         self.say(file=str(file))
 
     def _page(self, runs: list[Run], frames: Path) -> None:
-        limits = runs[0].scenario.limits if len(runs) > 1 else ()
-        page = report_page(build_report([run.folder for run in runs], limits))
-        (frames / "report.html").write_text(page, "utf-8")
-        self.say(frame="report")
+        report = build_report([run.folder for run in runs])
+        self._keep(frames, "report", report_page(report))
+
+    def _keep(self, frames: Path, name: str, page: str) -> None:
+        (frames / f"{name}.html").write_text(page, "utf-8")
+        self.say(frame=name)
 
     def _differences(self, before: str | None, run: Run) -> dict[str, Any]:
         if not before or not (Path(before) / FACILITY_FILE).exists():
@@ -201,14 +215,8 @@ class Worker:
             return {}
 
 
-def partial_page(say: Say, frames: Path) -> Callable[[str], None]:
-    """Return what keeps a picture's page, and says so."""
-
-    def keep(page: str) -> None:
-        (frames / "picture.html").write_text(page, "utf-8")
-        say(frame="picture")
-
-    return keep
+def _power_w(run: Run) -> Any:
+    return run.facility([POWER])[POWER].to_numpy()
 
 
 def _in_words(found: Comparison) -> list[str]:
@@ -239,14 +247,11 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> Run | None:
 
 
 def _memory_mb() -> float:
-    """Return the memory that is free [MB]; all of it where that is not known."""
-    try:
-        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024 / 1e6
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6
-    except (OSError, ValueError, AttributeError):
-        return float("inf")
+    """Return the memory that is free [MB]; infinite where that is not known."""
+    with suppress(OSError):
+        found = re.search(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text("ascii"))
+        return int(found[1]) * 1024 / 1e6 if found else inf
+    return inf
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     thread = threading.Thread(target=made.serve)
     thread.start()
     yield made
-    made.stop()
+    made.server.should_exit = True
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
@@ -45,6 +45,12 @@ def run(studio: Studio, page: str, *edits: list[str], **more: Any) -> Iterator[d
 def left(studio: Studio) -> list[str]:
     """Return what is in the folder of runs, hidden files too."""
     return sorted(str(p.relative_to(studio.runs_folder)) for p in studio.runs_folder.rglob("*"))
+
+
+def child_of(studio: Studio) -> int:
+    assert studio.jobs is not None
+    assert studio.jobs.child is not None
+    return studio.jobs.child.pid
 
 
 def ended(said: Iterator[dict[str, Any]]) -> dict[str, Any]:
@@ -99,9 +105,7 @@ def test_killed_child_is_one_line_and_leaves_nothing_and_the_next_run_works(
     said = run(studio, "a", ["seed", "21"], ["duration", "1 year"])
     while next(said).get("stage") != "simulate":
         pass
-    jobs = studio.jobs
-    assert jobs is not None
-    os.kill(jobs.child_id, signal.SIGKILL)
+    os.kill(child_of(studio), signal.SIGKILL)
     *_, last = said
     assert "ended unexpectedly" in last["problems"][0]
     wait_until(lambda: left(studio) == before)
@@ -156,9 +160,8 @@ def test_closing_ends_the_child_and_removes_what_it_kept(tmp_path: Path) -> None
     thread = threading.Thread(target=made.serve)
     thread.start()
     ended(run(made, "a", span="week"))
-    assert made.jobs is not None
-    child = made.jobs.child_id
-    made.stop()
+    child = child_of(made)
+    made.server.should_exit = True
     thread.join(PATIENCE_S)
     assert not made.temporary.exists()
     deadline = time.monotonic() + PATIENCE_S
