@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "recurring": ("--workload", "synthetic-vision", "--recurrences", "2", "--seeds", "1"),
     "training-trace": ("--out", "out/lib"),
     "serving-trace": ("requests.csv", *(f"--set={value}" for value in SERVED), "--out", "out/lib"),
+    "studio": ("--no-browser", "--folder", ".", "-q"),
     "profiles check": ("lib",),
     "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
     "profiles import plain": ("p.csv", "--workload", "w", "--nodes", "2", "--out", "out/lib"),
@@ -103,6 +104,8 @@ def test_odd_number_of_an_option_ends_in_plain_words(
     for source in folder.iterdir():
         (tmp_path / source.name).symlink_to(source)
     monkeypatch.chdir(tmp_path)
+    if name == "studio":  # it would answer until it is stopped
+        monkeypatch.setattr("uvicorn.Server.run", lambda _, sockets: sockets[0].close())
     arguments = list(COMMANDS[name])
     if option in arguments:
         del arguments[arguments.index(option) : arguments.index(option) + 2]
