@@ -29,6 +29,7 @@ class Jobs:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self.child: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
     async def warm(self) -> None:
@@ -50,9 +51,10 @@ class Jobs:
                         pass
         async with self._turn:
             await self._stopped()
-            is_done = False
+            is_begun = is_done = False
             try:
                 child = await self._started()
+                is_begun = True
                 assert child.stdin is not None
                 child.stdin.write(json.dumps(job).encode() + b"\n")
                 await child.stdin.drain()
@@ -63,31 +65,42 @@ class Jobs:
                         is_done = "end" in message
                         yield message
             finally:
-                if not is_done:  # nothing can be awaited where a page has gone
+                if is_begun and not is_done:  # nothing can be awaited where a page has gone
                     self._stopping = asyncio.create_task(self._stop(writes))
 
     async def close(self) -> None:
         """End the child, after the job that is being stopped."""
         await self._stopped()
+        if self._starting is not None:
+            with suppress(DiploeeError):
+                self.child = await self._starting
         await self._cleared(None)
 
     async def _stopped(self) -> None:
         if self._stopping is not None:
-            await self._stopping
+            await asyncio.shield(self._stopping)
             self._stopping = None
 
     async def _started(self) -> asyncio.subprocess.Process:
+        """Return the child; a page that goes away does not stop its start."""
         if self.child is None or self.child.returncode is not None:
-            child = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "diploee.studio.work",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL, limit=LONGEST_LINE_B,
-                start_new_session=True,  # Ctrl-C in the terminal is for the studio
-            )  # fmt: skip
-            if not await self._line(child):
-                raise DiploeeError("the process for runs can't be started")
-            self.child = child
+            self._starting = starting = self._starting or asyncio.create_task(self._start())
+            try:
+                self.child = await asyncio.shield(starting)
+            finally:
+                self._starting = None if starting.done() else starting
         return self.child
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "diploee.studio.work",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, limit=LONGEST_LINE_B,
+            start_new_session=True,  # Ctrl-C in the terminal is for the studio
+        )  # fmt: skip
+        if not await self._line(child):
+            raise DiploeeError("the process for runs can't be started")
+        return child
 
     async def _said(self, child: asyncio.subprocess.Process) -> AsyncGenerator[Message, None]:
         """Yield what the child says up to the end of its job, and a beat where it is silent."""

@@ -313,6 +313,9 @@
   at("undo").addEventListener("click", () => {
     draft = JSON.parse(past.pop());
     past.key = "";
+    for (const input of document.querySelectorAll(".field input, .field select")) {
+      if (value(input.name) !== undefined) input.value = value(input.name);
+    }
     at("start").value = draft.start + ":" + (draft.file || "");
     changed(0);
   });

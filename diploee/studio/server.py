@@ -38,7 +38,7 @@ from diploee.outputs import MANIFEST
 from diploee.outputs.export import FORMATS
 from diploee.scenario import shipped_scenarios
 from diploee.studio.jobs import Jobs
-from diploee.studio.sites import Draft, Place, opened, search, state
+from diploee.studio.sites import Draft, Place, checked_scenario, opened, search, state
 
 HOST = "127.0.0.1"
 MOST_BYTES = 1_000_000
@@ -290,7 +290,7 @@ class Studio:
 
         def save() -> str:
             site = opened(asked.draft, self.place)
-            scenario = site.scenario(self.place)
+            scenario = checked_scenario(site.text, site.folder, self.place)
             place = self.place.inside(f"{scenario.name}.yaml")
             with whole_file(place, asked.force) as path:
                 path.write_text(site.text, "utf-8")

@@ -137,10 +137,6 @@ class Opened:
         """The content of the text."""
         return read(self.text)[0]
 
-    def scenario(self, place: Place) -> Scenario:
-        """Return the scenario, checked: it runs no code and reads no file elsewhere."""
-        return checked_scenario(self.text, self.folder, place)
-
 
 def checked_scenario(text: str, folder: Path, place: Place) -> Scenario:
     """Return the scenario of a text, which must load no code and name no files elsewhere."""
@@ -250,9 +246,6 @@ def cooling_kinds() -> list[str]:
     return [n for n, spec in kinds if issubclass(spec, CoolingSpec) and n != "cooling_table"]
 
 
-# --- what a page shows
-
-
 def state(draft: Draft, place: Place) -> dict[str, Any]:
     """Return all that a page shows of its draft, or what is wrong with it."""
     try:
@@ -262,7 +255,7 @@ def state(draft: Draft, place: Place) -> dict[str, Any]:
     data: dict[str, Any] = {}
     try:
         data = site.data
-        scenario = site.scenario(place)
+        scenario = checked_scenario(site.text, site.folder, place)
     except InputError as error:
         return {"text": site.text, "problems": _problems(error, draft, data)}
     return {
@@ -279,7 +272,7 @@ def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
     Those of equipment that it lacks are behind them: setting one adds it.
     """
     site = opened(draft, place)
-    scenario = site.scenario(place)
+    scenario = checked_scenario(site.text, site.folder, place)
     written, asked = scenario.model_dump(mode="json"), words.lower().split()
     found: list[tuple[int, int, str, Model]] = []
     for key, owner in chain(_walk(scenario, ""), _absent(scenario)):
@@ -445,9 +438,6 @@ def _said(stage: Any, given: Any) -> str:
             unit = _unit(key, (field and field.description) or "")
             texts.append(f"{value} {unit}".strip().replace("_", " "))
     return ", ".join(texts[:2])
-
-
-# --- what is taken away
 
 
 def taken(site: Opened, scenario: Scenario) -> dict[str, str]:

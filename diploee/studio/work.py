@@ -137,10 +137,6 @@ class Worker:
         self._done: dict[str, Path] = {}  # runs of whole scenarios, by their hash
         Figures().scripts()  # which takes a second the first time
 
-    def do(self, job: dict[str, Any]) -> None:
-        """Do a job; raises what its library functions raise."""
-        {"run": self.run, "look": self.look, "take": self.take}[job["do"]](job)
-
     def run(self, job: dict[str, Any]) -> None:
         """Run a scenario, or a week of it: forecast, power, pages, differences."""
         place, folder, frames = Place(Path(job["root"])), Path(job["folder"]), Path(job["frames"])
@@ -277,7 +273,8 @@ def main() -> None:
         problems: list[str] = []
         try:
             busy = True
-            worker.do(json.loads(text))
+            job = json.loads(text)
+            {"run": worker.run, "look": worker.look, "take": worker.take}[job["do"]](job)
         except KeyboardInterrupt:
             problems = ["stopped"]
         except DiploeeError as error:

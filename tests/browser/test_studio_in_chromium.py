@@ -83,6 +83,11 @@ class Seen:
         self.wait(lambda: self.status == "Done." and "whole run" in self.at("#kind").text)
         return self.first_screen()
 
+    def wait_for_week(self) -> None:
+        """Wait until the week's run has ended, whatever follows it."""
+        self.wait(lambda: self.browser.find_elements("css selector", "#report iframe"))
+        self.wait(lambda: not self.status.startswith("Week"))
+
     def first_screen(self) -> str:
         self.wait(lambda: len(self.browser.find_elements("css selector", "#report iframe")) == 1)
         self.browser.switch_to.frame(self.at("#report iframe"))
@@ -149,7 +154,7 @@ def test_page_fits_its_window_and_every_control_has_a_name(
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     browser.set_window_size(width, 1000)
     page = Seen(browser, studio)
-    page.wait(lambda: browser.find_elements("css selector", "#report iframe"))
+    page.wait_for_week()
     page.at("#search").send_keys("battery")
     page.wait(lambda: "key" in page.at("#count").text)
     wide, inner = browser.execute_script(
@@ -174,7 +179,7 @@ def test_mistake_is_shown_at_its_field_and_nothing_runs_until_it_is_mended(
     browser: Any, studio: Studio
 ) -> None:
     page = Seen(browser, studio)
-    page.wait(lambda: browser.find_elements("css selector", "#report iframe"))
+    page.wait_for_week()
     page.type("site.occupancy", "7")
     page.wait(lambda: "at most 0.95" in page.at("#f-site_occupancy-error").text)
     assert page.at("[name='site.occupancy']").get_attribute("aria-invalid") == "true"
@@ -188,7 +193,7 @@ def test_mistake_is_shown_at_its_field_and_nothing_runs_until_it_is_mended(
 
 def test_cancelled_run_leaves_nothing(browser: Any, studio: Studio) -> None:
     page = Seen(browser, studio)
-    page.wait(lambda: browser.find_elements("css selector", "#report iframe"))
+    page.wait_for_week()
     page.at("#year").click()
     page.wait(lambda: page.status.startswith("Year: "))
     page.at("#cancel").click()

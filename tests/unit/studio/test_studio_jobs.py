@@ -98,6 +98,21 @@ def test_page_that_goes_away_leaves_nothing_of_its_run(studio: Studio) -> None:
     assert [name for name in left(studio) if name.partition("/")[0] != other["run"]] == before
 
 
+def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(studio: Studio) -> None:
+    before = left(studio)
+    for seed in range(50, 58):
+        said = run(studio, "a", ["seed", str(seed)], ["duration", "3 months"], span="week")
+        for _ in range(seed % 4):
+            next(said)
+        said.close()
+    found = [m for m in run(studio, "a", ["seed", "58"], span="week") if m]
+    last = ended(iter(found))
+    assert [m["frame"] for m in found if "frame" in m] == [
+        f"frames/{last['id']}/{kind}" for kind in ("picture", "report")
+    ]
+    assert left(studio) == before
+
+
 def test_killed_child_is_one_line_and_leaves_nothing_and_the_next_run_works(
     studio: Studio,
 ) -> None:

@@ -19,6 +19,7 @@ from diploee.studio.sites import (
     MOST_FIRST,
     Draft,
     Place,
+    checked_scenario,
     opened,
     search,
     state,
@@ -193,7 +194,7 @@ def test_scenario_loads_no_code(kind: str, place: Place, monkeypatch: pytest.Mon
     signal = f"{{{kind}path: 'planted_module:Thing'}}"
     draft = Draft(edits=(("replica_streams.x.controller", signal),), **FILE)
     with pytest.raises(ScenarioError, match="code of your own"):
-        opened(draft, place).scenario(place)
+        checked_scenario(opened(draft, place).text, place.folder, place)
 
 
 def test_name_of_a_template_is_a_name_alone(place: Place) -> None:
