@@ -63,11 +63,11 @@ def studio_command(
     if file:
         name = str(place.inside(file).relative_to(place.folder))
     studio = Studio(place, at_most * 60, port, name)
-    if not quiet:
-        typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
-    if not no_browser:
-        webbrowser.open(studio.address)
-    with suppress(Interrupted, KeyboardInterrupt):
+    with suppress(Interrupted, KeyboardInterrupt), studio:
+        if not quiet:
+            typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
+        if not no_browser:
+            webbrowser.open(studio.address)
         studio.serve()
     if not quiet:
         typer.echo(f"Runs are in {studio.runs_folder}.")

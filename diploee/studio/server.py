@@ -191,10 +191,15 @@ class Studio:
 
     def serve(self) -> None:
         """Answer until a signal or `should_exit` ends the server; nothing unfinished is left."""
-        try:
+        with self:
             self.server.run(sockets=[self.socket])
-        finally:
-            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def __enter__(self) -> None:
+        """Have the answers' folder removed at the end."""
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the folder of answers."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _routes(self) -> Starlette:
         @asynccontextmanager
