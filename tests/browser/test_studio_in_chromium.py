@@ -7,6 +7,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from command_line import PATIENCE_S, run
 from diploee import open_run
 from diploee.studio.server import Studio
 from diploee.studio.sites import Place
+
+exceptions = pytest.importorskip("selenium.common.exceptions")
 
 pytestmark = [
     pytest.mark.browser,
@@ -57,7 +60,10 @@ class Seen:
 
     def wait(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while not condition():
+        while True:
+            with suppress(exceptions.StaleElementReferenceException):  # the page draws itself anew
+                if condition():
+                    return
             assert time.monotonic() < deadline, self.status
             time.sleep(0.05)
 
