@@ -349,7 +349,7 @@ class JobFlexibility(Model):
     )
     work: Literal["pre_training", "fine_tuning", "inference"] = default(
         "fine_tuning",
-        "Kind of work, which tells how a cap on its GPUs slows it (assumed where not given).",
+        "Kind of work, which sets how a cap on its GPUs slows it (assumed where not given).",
     )
     pausable: bool = default(False, "Jobs may be stopped and started again.")
     min_nodes: PositiveInt | None = unset(

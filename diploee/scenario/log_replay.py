@@ -66,7 +66,7 @@ class LogReading(Model):
     )
     gpus_per_node: GpusPerNode | None = unset(
         "GPUs (of swf, processors) per node where the log counts those; if absent what a swf "
-        "header's MaxNodes tells, else those of the pool's nodes."
+        "header's MaxNodes says, else those of the pool's nodes."
     )
     utc_offset: LogZone | None = unset(
         "Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name none are in "
