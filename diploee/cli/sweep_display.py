@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 MAX_ROWS = 40
 MAX_FAILURES = 10
-MOST_SHARES = 8
-"""With more draws than these the table names what stands out, without shares and seeds."""
 COLUMN_WIDTH = 12
 """Of a column in the tables; metrics that do not fit the terminal are left to the file."""
 
@@ -120,8 +118,6 @@ def show_ensemble(ensemble: Ensemble) -> None:
         values = "".join(f", {key} = {_value(v)}" for key, v in point.settings.items())
         n_seeds = max(metric.n for metric in point.metrics.values())
         console.print(_spread_table(point, f"spread over {n_seeds} seeds{values}", ensemble))
-        if point.shares and len(ensemble.draws) <= MOST_SHARES:
-            console.print(_shares_table(point))
     if len(ensemble.points) > MAX_ROWS:
         console.print(
             f"... and {len(ensemble.points) - MAX_ROWS:,} more points in ensemble.parquet"
@@ -129,25 +125,25 @@ def show_ensemble(ensemble: Ensemble) -> None:
 
 
 def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table:
-    percent, many = f"{100 * ensemble.accuracy:g} %", len(ensemble.draws) > MOST_SHARES
-    # With many draws the headlines of the whole site
+    percent, drawn = f"{100 * ensemble.accuracy:g} %", bool(ensemble.draws)
+    # With draws the headlines of the whole site
     spreads = [
         (metric, of)
         for metric, of in _shown_of(point.metrics)
-        if not many or (metric.view == "main" and "pools." not in metric.key)
+        if not drawn or (metric.view == "main" and "pools." not in metric.key)
     ]
     order = ranks(metric.key for metric, _ in spreads)
     spreads.sort(key=lambda of: order.index(of[0].key))
     few = all(spread.p5 is None for _, spread in spreads)
-    last = [] if many else ["seeds\nmean", "seeds\nP95"]
+    last = [] if drawn else ["seeds\nmean", "seeds\nP95"]
     none = "too few runs to tell" if few else "none stands out"
     names = ("metric", *(("min", "P50", "max") if few else ("P5", "P50", "P95")), *last)
     table = titled_table(title, names, 1, box=box.SIMPLE_HEAD)
-    if many:
+    if drawn:
         table.add_column("moved by", overflow="fold")
     table.caption = (
         f"{len(ensemble.draws)} numbers drawn; moved by: rank correlation above {STANDS_OUT:g}"
-        if many
+        if drawn
         else f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet has more"
     )
     table.caption_justify = "left"
@@ -161,7 +157,7 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
         table.add_row(
             escape(metric.title),
             *("-" if value is None else _figure(value * metric.factor) for value in ends),
-            *([said or none] if many else map(_seeds, seeds)),
+            *([said or none] if drawn else map(_seeds, seeds)),
         )
     return table
 
@@ -177,14 +173,3 @@ def _shown_of(values: Mapping[str, T]) -> Iterator[tuple[Metric, T]]:
         metric = find_metric(key, declared)
         if metric is not None and metric.view != "detail":
             yield metric, value
-
-
-def _shares_table(point: PointEnsemble) -> Table:
-    keys = list(next(iter(point.shares.values())).share)
-    header = ("metric", *(textwrap.fill(_short(k, keys), COLUMN_WIDTH) for k in keys))
-    title = "share of the variance that each draw causes alone (see 'method' in ensemble.json)"
-    table = titled_table(title, (*header, "seed and\nrest"), 1)
-    for metric, indices in _shown_of(point.shares):
-        values = [*(indices.share[key] for key in keys), indices.rest]
-        table.add_row(escape(metric.label), *(f"{100 * value:.0f} %" for value in values))
-    return table

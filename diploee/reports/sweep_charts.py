@@ -13,7 +13,6 @@ from diploee.drawing.charts import (
     PEAK,
     Axis,
     Band,
-    Bars,
     Carpet,
     Chart,
     Line,
@@ -56,13 +55,10 @@ MAX_METRICS = 9
 """Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the order."""
 MIN_SPREAD = 5
 """Fewer runs show no distribution."""
-MOST_SHARES = 9
-"""Of more draws the table names what moves a metric, and no chart shows the shares."""
 MAX_POINTS = 6
 """Points whose spread is drawn."""
 VERDICTS = ("not met", "inconclusive", "met")
 ENSEMBLE_TABLE, ENVELOPE_TABLE = "ensemble.parquet", "envelope.parquet"
-SHARE = "share."
 _PERCENTILES = ("p5", "p50", "p95")
 _SPREAD: dict[str, Kind] = {
     "metric": "text",
@@ -256,21 +252,12 @@ def _ensemble(sweep: SweepData) -> Section | None:
     named = {point: names[point] for point in found[:MAX_POINTS]}
     cut = spread["point"].nunique() - len(named)
     by_point = {name: spread[spread["point"] == point] for point, name in named.items()}
-    shares = [_shares(of, name, metrics) for name, of in by_point.items()]
-    panels = tuple(panel for panel in shares if panel)
-    words = (
-        "How much of the variance over the members each draw causes alone, and what is left to the "
-        "seed and to draws together."
-    )
     return Section(
         "ensemble",
         "Spread over seeds and draws",
         (),
         tuple(_spread_table(of, name, metrics) for name, of in by_point.items()),
-        (
-            *_envelopes(envelope, named, set(spread["point"][spread["p5"].notna()])),
-            *([Chart("shares", "Causes of the spread", words, panels)] if panels else []),
-        ),
+        tuple(_envelopes(envelope, named, set(spread["point"][spread["p5"].notna()]))),
         (f"{cut} more points stand in {ENSEMBLE_TABLE}.",) if cut else (),
     )
 
@@ -338,22 +325,6 @@ def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Table
         "that the sweep asks for (1 % by default); ensemble.json describes the method.",
         "Metric",
     )
-
-
-def _shares(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Panel | None:
-    """Return the share of the variance that each draw causes; None where nothing is drawn."""
-    of, keys = rows.set_index("metric"), [key for key in rows.columns if key.startswith(SHARE)]
-    found = [m for m in metrics if m.key in of.index and of.loc[m.key, keys].notna().all()]
-    if not 0 < len(keys) <= MOST_SHARES or not found:
-        return None
-    values: Any = of.loc[[metric.key for metric in found], keys] * 100
-    x = np.array([metric.label for metric in found])
-    bars = tuple(
-        Bars(x, values[key].to_numpy(float), short_name(key.removeprefix(SHARE)), colour(k), "%", 0)
-        for k, key in enumerate(keys)
-    )
-    y = Axis("Share of the variance [%]", range=(0, 100))
-    return Panel(Axis("Metric", "category"), y, bars, name, wide=True)
 
 
 Verdicts = dict[str, tuple[str, LimitReport]]

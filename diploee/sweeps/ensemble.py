@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from diploee.errors import shown
 from diploee.metric import of_curve
 from diploee.outputs.words import LEAST_RUNS
 from diploee.streams import stream
@@ -17,8 +18,6 @@ from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.record import Result, json_bytes, read_shape, table_bytes
-from diploee.sweeps.sobol import SobolIndices, indices_of_metrics
-from diploee.sweeps.sobol import __doc__ as SOBOL_METHOD  # noqa: N812  # a text
 from diploee.sweeps.spec import SweepSpec
 from diploee.sweeps.store import Store
 from diploee.tables import Float64Array
@@ -41,9 +40,10 @@ METHOD = {
     "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "
     "percentile near the end of n members is itself uncertain by the given half-width; below "
     f"{LEAST_RUNS} members there is no P5 and no P95",
-    "moved_by": "Spearman's rank correlation over the members of a metric with each drawn number, "
-    f"above {STANDS_OUT} in absolute value and above what the largest of all draws has "
-    f"by chance with a probability of {BY_CHANCE}; of {LEAST_RUNS} members on",
+    "moved_by": "Spearman's rank correlation over the members of a metric with each drawn number "
+    f"(of a choice with each of its values, 1 where it was drawn), above {STANDS_OUT} in absolute "
+    "value and above what the largest of all draws has by chance with a probability of "
+    f"{BY_CHANCE}; of {LEAST_RUNS} members on",
     "seeds_for_mean": "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
     "the mean with the relative half-width a; t: Student's, of n - 1 degrees of freedom; m, s: "
     "mean and sample standard deviation of the members",
@@ -52,7 +52,6 @@ METHOD = {
     "rough where n0 is small, as the standard error of a percentile is itself uncertain",
     "envelope": "P5, P50 and P95 over the members, separately at every hour of the week and at "
     "every fraction of time: 5 % of the members exceed the P95 curve there",
-    "shares": " ".join((SOBOL_METHOD or "").split()),
 }
 
 
@@ -81,7 +80,6 @@ class PointEnsemble:
     point: int
     settings: dict[str, Any]
     metrics: dict[str, _MetricSpread]
-    shares: dict[str, SobolIndices]
     moved_by: dict[str, dict[str, float]]  # rank correlations that stand out, by metric and draw
 
 
@@ -170,7 +168,7 @@ def _point(
 ) -> PointEnsemble:
     inputs = _inputs(members, spec)
     metrics: dict[str, _MetricSpread] = {}
-    # Metrics that the same members have are resampled at once.
+    # Metrics that the same members have are ranked at once.
     alike: dict[bytes, dict[str, Float64Array]] = {}
     for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):
         found = [results[run.run].metrics.get(name) for run in members]
@@ -181,23 +179,19 @@ def _point(
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
-        if inputs and not of_curve(name):  # hundreds of points, each with an interval
+        if inputs and not of_curve(name):  # hundreds of points
             alike.setdefault(known.tobytes(), {})[name] = values
-    indices: dict[str, SobolIndices | None] = {}
     moved_by: dict[str, dict[str, float]] = {}
     for mask, of_name in alike.items():
         of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
-        columns = np.stack(list(of_name.values()), axis=1)
-        indices |= dict(zip(of_name, indices_of_metrics(of_members, columns), strict=True))
         moved_by |= _moved_by(of_members, of_name)
-    shares = {name: of for name in metrics if (of := indices.get(name)) is not None}
-    return PointEnsemble(members[0].point, members[0].settings, metrics, shares, moved_by)
+    return PointEnsemble(members[0].point, members[0].settings, metrics, moved_by)
 
 
 def _moved_by(
     inputs: Mapping[str, Float64Array], metrics: Mapping[str, Float64Array]
 ) -> dict[str, dict[str, float]]:
-    """Return the rank correlations that stand out, the largest first; of draws of one number."""
+    """Return the rank correlations that stand out, the largest first."""
     from scipy.stats import rankdata, t
 
     def ranked(of: Mapping[str, Float64Array]) -> Any:
@@ -206,17 +200,16 @@ def _moved_by(
         size = np.linalg.norm(ranks, axis=1, keepdims=True)
         return ranks / np.where(size > 0, size, np.inf)
 
-    single = {key: x[:, 0] for key, x in inputs.items() if x.shape[1] == 1}
-    n = next(iter(single.values())).size if single else 0
+    n = next(iter(inputs.values())).size
     if n < LEAST_RUNS:
         return {}
-    by_chance = t.ppf(1 - BY_CHANCE / (2 * len(single)), n - 2)
+    by_chance = t.ppf(1 - BY_CHANCE / (2 * len(inputs)), n - 2)
     least = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
-    found = zip(metrics, ranked(metrics) @ ranked(single).T, strict=True)
+    found = zip(metrics, ranked(metrics) @ ranked(inputs).T, strict=True)
     return {
         name: {
             k: float(rho)
-            for rho, k in sorted(zip(of, single, strict=True), key=_size)
+            for rho, k in sorted(zip(of, inputs, strict=True), key=_size)
             if abs(rho) > least
         }
         for name, of in found
@@ -228,21 +221,19 @@ def _size(found: tuple[float, str]) -> float:
 
 
 def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
-    """Return the drawn numbers by key; the elements of one draw belong together.
+    """Return the drawn numbers by name.
 
     A choice has no order, so each of its values is a column of its own, 1 where it was drawn.
     """
-    groups: dict[str, list[str]] = {}
+    found: dict[str, Float64Array] = {}
     for name, key in members[0].draw_keys.items():
-        groups.setdefault(key, []).append(name)
-    drawn = {
-        key: np.array([[run.drawn[name] for name in names] for run in members])
-        for key, names in groups.items()
-    }
-    return {
-        key: (x == np.unique(x)).astype(np.float64) if isinstance(spec.draw[key], Choice) else x
-        for key, x in drawn.items()
-    }
+        drawn = np.array([run.drawn[name] for run in members])
+        if isinstance(draw := spec.draw[key], Choice):
+            for k, value in enumerate(draw.values):
+                found[f"{key}={shown(value)}"] = (drawn == k).astype(np.float64)
+        else:
+            found[name.removeprefix("draw.")] = drawn
+    return found
 
 
 def _envelope(store: Store, point: int, members: Sequence[PlannedRun]) -> pa.Table:
@@ -267,20 +258,12 @@ def _envelope(store: Store, point: int, members: Sequence[PlannedRun]) -> pa.Tab
 
 def _rows(ensemble: Ensemble) -> Iterator[dict[str, Any]]:
     """Yield one row per point and metric, all with the same columns."""
-    keys = dict.fromkeys(
-        key for point in ensemble.points for s in point.shares.values() for key in s.share
-    )
     for point in ensemble.points:
         for name, metric in point.metrics.items():
             row: dict[str, Any] = {"point": point.point, "metric": name, **asdict(metric)}
             if ensemble.draws:
                 moved = point.moved_by.get(name, {}).items()
                 row["moved_by"] = ", ".join(f"{key} ({rho:+.2f})" for key, rho in moved)
-            indices = point.shares.get(name)
-            for key in keys:
-                row[f"share.{key}"] = indices.share[key] if indices else None
-            if keys:
-                row["share.seed_and_rest"] = indices.rest if indices else None
             yield row
 
 

@@ -100,7 +100,7 @@ def test_warnings_of_runs_stand_once_with_their_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
+def test_an_ensemble_shows_envelopes_seeds_needed_and_what_moves_a_metric(
     tmp_path: Path, library_folder: Path
 ) -> None:
     sweep = tiny_sweep(
@@ -112,9 +112,7 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
     diploee.sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled")
     report = build_report([tmp_path / "out"])
     (section,) = (section for section in report.sections if section.id == "ensemble")
-    assert [chart.id for chart in section.charts] == [
-        "envelope-week", "envelope-duration", "shares",
-    ]  # fmt: skip
+    assert [chart.id for chart in section.charts] == ["envelope-week", "envelope-duration"]
     for panel in section.charts[1].panels:
         widest, inner, median = panel.layers
         assert isinstance(widest, Band)
@@ -127,6 +125,7 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
     (first, *_) = section.tables[0].lines()
     assert first[0].startswith("Mean power")
     assert first[4] == f"{row.seeds_for_mean:,.0f}"
+    assert first[-1] == f"{IDLE} (+1.00)"
     assert "Spread over seeds and draws" in report_page(report)
 
 

@@ -83,8 +83,8 @@ def test_a_sweep_says_itself_what_it_draws() -> None:
 def test_chance_seldom_stands_out_and_a_cause_does() -> None:
     rng, found = np.random.default_rng(3), 0
     for _ in range(200):
-        drawn = {f"k{i}": rng.random((24, 1)) for i in range(40)}
-        moved = _moved_by(drawn, {"noise": rng.random(24), "sum": drawn["k7"][:, 0] * 3})
+        drawn = {f"k{i}": rng.random(24) for i in range(40)}
+        moved = _moved_by(drawn, {"noise": rng.random(24), "sum": drawn["k7"] * 3})
         assert moved["sum"]["k7"] == pytest.approx(1.0)
         found += bool(moved["noise"])
     assert found <= 8  # 2 of 200 by chance; more than 8 has a probability of 2e-4
@@ -94,4 +94,4 @@ def test_few_members_have_a_least_and_a_largest_but_no_percentile() -> None:
     few, many = spread(np.arange(19.0), 0.01), spread(np.arange(20.0), 0.01)
     assert (few.p5, few.p95, few.seeds_for_p95, few.min, few.max) == (None, None, None, 0.0, 18.0)
     assert (many.p5, many.p95) == pytest.approx((0.95, 18.05))
-    assert _moved_by({"k": np.ones((19, 1))}, {"m": np.ones(19)}) == {}
+    assert _moved_by({"k": np.ones(19)}, {"m": np.ones(19)}) == {}

@@ -17,6 +17,7 @@ from diploee.sweeps import run_sweep
 from diploee.sweeps.ensemble import spread
 
 IDLE = "facility.node_types.node.idle_power_w"
+MONTHS = "streams.training.calendar.month"
 
 
 def test_seeds_for_the_mean_follow_the_formula() -> None:
@@ -64,14 +65,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Pa
 
 
 @pytest.mark.slow
-def test_idle_power_causes_the_spread_of_the_least_power_and_none_of_the_occupancy(
-    folder: Path,
+def test_drawn_lists_count_number_by_number_and_choices_value_by_value(
+    tmp_path: Path, library_folder: Path
 ) -> None:
-    table = pd.read_parquet(folder / "ensemble.parquet").set_index(["point", "metric"])
-    assert table.loc[(0, "power.min_mw"), f"share.{IDLE}"] > 0.8
-    # Of 16 seeds chance alone may give one parameter up to half of the variance.
-    assert table.loc[(0, "utilization.mean"), f"share.{IDLE}"] < 0.6
-    assert table.loc[(0, "utilization.mean"), "share.seed_and_rest"] > 0.4
+    draw = {
+        IDLE: {"distribution": "choice", "values": [300, 500]},
+        MONTHS: {
+            "distribution": "uniform",
+            "low": 0.9,
+            "high": 1.1,
+            "apply": "factor",
+            "each": True,
+        },
+    }
+    sweep = tiny_sweep(tmp_path, set={MONTHS: [1.0] * 12}, draw=draw, seeds=20)
+    found = run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
+    assert found.ensemble is not None
+    moved = found.ensemble.points[0].moved_by
+    assert sum(name.startswith(f"draw.{MONTHS}.") for name in found.runs[0].drawn) == 12
+    assert moved["power.min_mw"][f"{IDLE}=500"] > 0.8
+    assert moved["power.min_mw"][f"{IDLE}=300"] < -0.8
+    assert not any(key.startswith(IDLE) for key in moved["utilization.mean"])
 
 
 def test_envelope_is_that_of_the_runs_series(folder: Path) -> None:
