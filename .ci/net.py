@@ -134,10 +134,7 @@ def make(out: Path) -> None:
     lists = out / "lists"
     lists.mkdir(parents=True)
     (lists / "api.json").write_text(json.dumps(api()))
-    for name, option in (
-        ("help", "--commands"), ("outputs", "--outputs"), ("limits", "--limits"),
-    ):  # fmt: skip
-        (lists / f"{name}.json").write_text(json.dumps(command("schema", option).splitlines()))
+    (lists / "outputs.json").write_text(json.dumps(command("schema", "--outputs").splitlines()))
     for name, options in (("scenario", []), ("sweep", ["--sweep"])):
         schema = json.loads(command("schema", *options))
         keys = [f"{key} = {value}" for key, value in flat(schema)]

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from runpy import run_path
 from typing import Any
 
 import griffe
@@ -17,7 +18,6 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 import diploee
-from diploee.cli.schema import commands_reference
 from diploee.scenario import Scenario
 from diploee.scenario.key_reference import markdown_reference
 from diploee.sweeps import SweepSpec
@@ -57,7 +57,7 @@ def on_config(config: Any) -> Any:
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages and the notebooks."""
     pages = {
-        "reference/commands.md": commands_reference("diploee schema --commands"),
+        "reference/commands.md": run_path(str(ROOT / ".ci" / "pages.py"))["commands_reference"](),
         "reference/sweep_keys.md": markdown_reference(
             SweepSpec, "Every key of a sweep file", "diploee schema --sweep --markdown"
         ),

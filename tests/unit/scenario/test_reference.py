@@ -6,6 +6,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -24,7 +25,6 @@ PAGES = {
     "scenario": (SCENARIOS / "REFERENCE.md", ("schema", "--markdown")),
     "sweep": (SCENARIOS / "sweeps" / "REFERENCE.md", ("schema", "--sweep", "--markdown")),
     "outputs": (SCENARIOS.parent / "docs" / "OUTPUTS.md", ("schema", "--outputs")),
-    "limits": (SCENARIOS.parent / "docs" / "LIMITS.md", ("schema", "--limits")),
 }
 MODELS: dict[str, type[Model]] = {"scenario": Scenario, "sweep": SweepSpec}
 
@@ -54,6 +54,13 @@ def test_reference_file_is_what_the_command_prints(kind: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     remedy = f"write it again: diploee {' '.join(command)} > {path.relative_to(SCENARIOS.parent)}"
     assert path.read_text("utf-8") == ended.out, remedy
+
+
+def test_page_of_limits_is_what_its_generator_gives() -> None:
+    root = SCENARIOS.parent
+    page = run_path(str(root / ".ci" / "pages.py"))["limits_reference"]()
+    remedy = "write it again: python .ci/pages.py > docs/LIMITS.md"
+    assert (root / "docs" / "LIMITS.md").read_text("utf-8") == page, remedy
 
 
 @pytest.mark.slow
