@@ -122,7 +122,7 @@ class Picture:
         y = Axis(f"Facility power [{unit.power}]", from_zero=True)
         end = scenario.start + timedelta(milliseconds=scenario.horizon_ms)
         title = f"Facility power, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}"
-        words = "Power at the meter, or behind the last stage."
+        words = "Power at the meter; without a point of interconnection, behind the last stage."
         return Chart("power", title, words, (Panel(Axis("Day", "date"), y, tuple(layers)),))
 
 

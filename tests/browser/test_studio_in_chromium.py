@@ -52,7 +52,8 @@ class Seen:
 
     def __init__(self, browser: Any, studio: Studio) -> None:
         self.browser = browser
-        browser.get_log("browser")  # that of the page before
+        browser.get("about:blank")  # the page before asks its stopped studio no more
+        browser.get_log("browser")
         browser.get(studio.address)
 
     def at(self, selector: str) -> Any:
