@@ -28,8 +28,6 @@ from diploee.clock import instant_ms
 from diploee.errors import Brief, InputError
 from diploee.facility.base import POWER, Block, Values, tenth_ms
 from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Held, Hold, RampRates, Store, hold
-from diploee.facility.battery_size import MOST_INTERVALS, BatterySize, smallest
-from diploee.facility.battery_size import least_battery as least_for
 from diploee.metrics.limits.check import NotAssessable, Shown
 from diploee.metrics.limits.file import LIMITS, Limits
 from diploee.metrics.limits.report import (
@@ -44,7 +42,7 @@ from diploee.metrics.limits.report import (
 from diploee.metrics.limits.watch import needed_step_ms, steps_ms
 from diploee.progress import stage
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, S_PER_DAY, S_PER_MIN, W_PER_MW
+from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, PROFILE_STEP_MS, S_PER_MIN, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
@@ -73,6 +71,11 @@ DIGITS = 4
 _PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 """The stage as it is where a scenario says no more: window of charge, efficiencies, feedback."""
 
+_ENDLESS = _PLAIN.store()._replace(
+    power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0
+)
+"""A store without end, filled from 0."""
+
 
 @dataclass(frozen=True)
 class Mitigation(Brief):
@@ -81,12 +84,6 @@ class Mitigation(Brief):
     # The entry of `facility.stages` behind which the run keeps its limits; None where it keeps them
     # without
     stage: BatterySpec | None
-    size: BatterySize  # its power and its usable energy
-    # What any control needs at least to hold these ramps over the day of the battery's largest
-    # power; None of a lag, or where there are too many intervals
-    least: BatterySize | None
-    # The supply of that control over the day, checked against the limits that are sized for
-    least_report: LimitReport | None
     # What the stage measures of itself over the run, such as `battery.discharged_mwh`
     metrics: Mapping[str, float | None]
     before: LimitReport  # the run checked against the limits
@@ -95,6 +92,16 @@ class Mitigation(Brief):
     window_step_s: float = 0.0
     is_resized: bool = False  # the run's site has its size by `facility.size`
     finer_s: float = 0.0  # step that shows all limits that a battery is sized for [s]; 0 if it is
+
+    @property
+    def power_mw(self) -> float:
+        """Power of the battery [MW]; 0 where none is needed."""
+        return 0.0 if self.stage is None else self.stage.power_mw
+
+    @property
+    def usable_mwh(self) -> float:
+        """Energy between its least and most state of charge [MWh]."""
+        return 0.0 if self.stage is None else _usable_mwh(self.stage)
 
     def entry(self) -> dict[str, Any] | None:
         """Return the stage as an entry of `facility.stages`."""
@@ -118,7 +125,7 @@ class Mitigation(Brief):
         lines = [
             f"before: {self.before.verdict_line()}",
             self._control(stage),
-            f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.size.energy_mwh:.4g} MWh usable "
+            f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} MWh usable "
             f"(between {window} of {stage.energy_mwh:.4g} MWh nominal); "
             f"{measured('equivalent_full_cycles'):,.4g} equivalent full cycles of the nominal "
             f"energy, gives {measured('discharged_mwh'):,.4g} MWh, loses "
@@ -135,13 +142,6 @@ class Mitigation(Brief):
                 f"rainflow cycles of its state of charge: {', '.join(cycles)}; the deepest "
                 f"{measured('deepest_cycle'):.1%}, all depths added up "
                 f"{measured('cycled_depth'):,.4g}"
-            )
-        if self.least is not None and self.least_report is not None:
-            lines.append(
-                "to hold these ramps any control needs at least, knowing the day of its largest "
-                f"power beforehand: {self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh "
-                f"usable (a linear programme; the limits it is sized for with it: "
-                f"{self.least_report.of_span})"
             )
         if self.window_step_s:
             lines.append(
@@ -190,15 +190,12 @@ class Mitigation(Brief):
     def as_dict(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
         return {
-            "power_mw": self.size.power_mw,
-            "usable_energy_mwh": self.size.energy_mwh,
+            "power_mw": self.power_mw,
+            "usable_energy_mwh": self.usable_mwh,
             "nominal_energy_mwh": 0.0 if self.stage is None else self.stage.energy_mwh,
             "stage": self.entry(),
             "stage_is_of_resized_site": self.is_resized,
             "sized_on_windows_s": self.window_step_s or None,
-            "least_power_mw": None if self.least is None else self.least.power_mw,
-            "least_usable_energy_mwh": None if self.least is None else self.least.energy_mwh,
-            "least_verdict": None if self.least_report is None else self.least_report.of_span,
             "metrics": dict(self.metrics),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
@@ -240,18 +237,14 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     is_resized = "size" in run.manifest
     stage = sizing.smallest_stage()
     if stage is None:
-        size = BatterySize(0.0, 0.0)
-        return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s,
-                          finer_s=finer_s)  # fmt: skip
+        return Mitigation(None, {}, before, before, sizing.window_step_s, finer_s=finer_s)
     _check_step(run, stage.needed_step_ms())
     values, meter = sizing.behind(stage), stage.meter()
     meter.add(Block(0, step_ms, values))
-    least, least_report = sizing.least(stage)
     after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, values[POWER])
     return Mitigation(
-        stage, _size_of(stage), least, least_report, meter.values(), before, after,
-        sizing.window_step_s, is_resized, finer_s,
-    )  # fmt: skip
+        stage, meter.values(), before, after, sizing.window_step_s, is_resized, finer_s
+    )
 
 
 def _check_step(run: Run, most_ms: int | None, shows_all_ms: int | None = None) -> None:
@@ -275,9 +268,9 @@ def _sized_for(limits: Limits) -> dict[str, Any]:
     }
 
 
-def _size_of(stage: BatterySpec) -> BatterySize:
+def _usable_mwh(stage: BatterySpec) -> float:
     store = stage.store()
-    return BatterySize(store.power_w, store.most_j - store.least_j)
+    return (store.most_j - store.least_j) / J_PER_MWH
 
 
 class _Sizing:
@@ -308,20 +301,6 @@ class _Sizing:
         """Return the columns of the stage, as a run applies it."""
         block = Block(0, round(self.dt_s * MS_PER_S), {POWER: self.power_w})
         return stage.apply(block, stage.start())[0]
-
-    def least(self, stage: BatterySpec) -> tuple[BatterySize | None, LimitReport | None]:
-        """Return what any control needs over the worst day, and the verdict on its supply."""
-        asked, store = stage.hold(), stage.store()
-        battery_w = self.held(asked, store)[0].battery_w
-        day = None if asked.lag_s else _worst_day(battery_w, int(S_PER_DAY / self.dt_s))
-        if day is None:
-            return None, None
-        size, supply_w = least_for(
-            self.power_w[day], self.dt_s, asked, store.charge, store.discharge
-        )
-        return size, check_limits(
-            self._run, self.limits, _supply(self._run, supply_w, is_part=True)
-        )
 
     def held(self, asked: Hold, store: Store) -> list[Held]:
         """Return the load held by a battery that begins at its reference, then its event windows.
@@ -359,18 +338,17 @@ class _Sizing:
         ]
         if any(spec.is_of_frequencies for _, spec in self.limits.each()):
             families.append(lambda intervals: Hold(lag_s=intervals * self.dt_s))
-        endless = _store(BatterySize(np.inf, np.inf))
         found = []
         for family in families:
 
             def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
-                return self._keeps(self.held(family(strength), endless))
+                return self._keeps(self.held(family(strength), _ENDLESS))
 
             strength = 1.0
             while strength <= STRICTEST and not keeps(strength):
                 strength *= 4
             if strength <= STRICTEST:
-                found.append(_entered(family(smallest(keeps, strength, ACCURACY))))
+                found.append(_entered(family(smallest(keeps, strength))))
         if not found:
             raise InputError(
                 f"{self._run.folder}: no battery that holds ramps or smooths the power keeps these "
@@ -391,15 +369,15 @@ class _Sizing:
         chance. What holds all that is asked is lowered, so that a larger one mostly keeps it, too.
         """
         asked = control.hold()
-        whole = self.held(asked, _store(BatterySize(np.inf, np.inf)))
+        whole = self.held(asked, _ENDLESS)
         # Half of the energy each way
         power_w, half_j = (
             max(float(np.abs(getattr(of, name)).max()) for of in whole)
             for name in ("battery_w", "stored_j")
         )
-        whole_size = BatterySize(power_w, 2 * half_j)
-        nominal_mwh = whole_size.energy_mwh / _size_of(_PLAIN).energy_mwh
-        stage, before = _with(control, power_mw=whole_size.power_mw, energy_mwh=nominal_mwh), None
+        nominal_mwh = 2 * half_j / J_PER_MWH / _usable_mwh(_PLAIN)
+        stage = _with(control, power_mw=power_w / W_PER_MW, energy_mwh=nominal_mwh)
+        before = None
         if not self._is_kept_behind(stage):
             raise InputError(
                 f"{self._run.folder}: no battery that holds what was found keeps these limits; "
@@ -421,24 +399,21 @@ class _Sizing:
         return self._keeps(held, self.behind(stage)[POWER])
 
 
+def smallest(enough: Callable[[float], bool], most: float, accuracy: float = ACCURACY) -> float:
+    """Return the smallest value that is enough, within an accuracy; the largest one is."""
+    low, high = 0.0, most
+    while high - low > accuracy * high and high > most * 1e-9:
+        # In proportion, as sizes lie decades below the most.
+        middle = (low * high) ** 0.5 if low > 0 else high / 16
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
 def _with(control: BatterySpec, **sizes: float) -> BatterySpec:
     """Return the stage of a control with sizes, rounded up."""
     return control.model_copy(
         update={name: _rounded(value, np.ceil) for name, value in sizes.items()}
     )
-
-
-def _store(size: BatterySize) -> Store:
-    """Return the store of a stage by its usable energy; one without end is filled from 0."""
-    plain, power_w = _PLAIN.store(), size.power_w
-    if not np.isfinite(size.energy_j):
-        return plain._replace(power_w=power_w, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
-    scale = size.energy_j / _size_of(_PLAIN).energy_j
-    least_j, most_j, middle_j = plain.least_j, plain.most_j, plain.reference_j
-    return plain._replace(
-        power_w=power_w, least_j=least_j * scale, most_j=most_j * scale,
-        reference_j=middle_j * scale,
-    )  # fmt: skip
 
 
 def _entered(asked: Hold) -> BatterySpec:
@@ -476,40 +451,25 @@ def _ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
     return Hold(min(up) * (1 - MARGIN), min(down) * (1 - MARGIN))
 
 
-def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
-    """Return the day around the battery's largest power; None where it is too fine to solve."""
-    n = min(max(n, 2), battery_w.size)
-    if n > MOST_INTERVALS or not battery_w.any():
-        return None
-    first = int(np.clip(int(np.abs(battery_w).argmax()) - n // 2, 0, battery_w.size - n))
-    return slice(first, first + n)
-
-
 def _supply(
     run: Run,
     power_w: Float64Array,
-    windows_w: Mapping[str, Float64Array] | None = None,
-    is_part: bool = False,
+    windows_w: Mapping[str, Float64Array],
 ) -> Supply:
-    """Return the power of a run behind a battery, with its own peak and rating.
-
-    One that `is_part` has some intervals, looked at as if they were its first, all of them.
-    """
+    """Return the power of a run behind a battery, with its own peak and rating."""
     facility, power_w = run.scenario.facility, as_stored(power_w)
     of_run = run.metrics.get("grid") or {}
-    transient_h = 0.0 if is_part else of_run.get("transient_h", 0.0)
+    transient_h = of_run.get("transient_h", 0.0)
     power = {**(run.metrics.get("power") or {}), "min_mw": float(power_w.min()) / W_PER_MW}
     if not (facility.stages or facility.has_ac_power):
         power["rated_mw"] = facility.supplied_power_w / W_PER_MW
-    peak = {**(of_run.get("peak") or {}), "time": None}
-    if not is_part:
-        first = -(-round(transient_h * MS_PER_H) // run.scenario.resolution_ms)
-        filled_w = power_w[first:]
-        peak["max_mw"] = float(filled_w.max()) / W_PER_MW if filled_w.size else None
+    filled_w = power_w[-(-round(transient_h * MS_PER_H) // run.scenario.resolution_ms) :]
+    most_mw = float(filled_w.max()) / W_PER_MW if filled_w.size else None
+    peak = {**(of_run.get("peak") or {}), "time": None, "max_mw": most_mw}
     # Causes of the load's events are not those of the supply's.
     events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
-    grid = {**of_run, **events, "transient_h": transient_h, "peak": peak}
+    grid = {**of_run, **events, "peak": peak}
     metrics = {**run.metrics, "power": power, "grid": grid, "zooms": {}}
     stages = (*facility.stages, _PLAIN)
     behind = facility.model_copy(update={"stages": stages})
-    return Supply(power_w, windows_w or {}, metrics, behind)
+    return Supply(power_w, windows_w, metrics, behind)

@@ -18,7 +18,7 @@ from diploee.errors import ScenarioError
 from diploee.facility import Block, Site
 from diploee.facility.base import StageMeters, Stages, numbered
 from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles, Hold, Store, hold
-from diploee.facility.battery_size import COVERED, BatterySize, least_battery, smallest
+from diploee.metrics.limits.mitigation import smallest
 
 MW = 1e6
 START = datetime(2018, 1, 31)
@@ -46,9 +46,9 @@ def run_of(
 
 def holding_battery(
     load_w: np.ndarray, asked: Hold, efficiency: float = 1.0, feedback_per_s: float = 0.0
-) -> BatterySize:
-    """Return the smallest battery that holds a load at 1 s as the stage does, from half full."""
-    least_w = COVERED * np.ptp(load_w)
+) -> tuple[float, float]:
+    """Return power [W] and energy [J] that hold a load at 1 s as the stage does, from half full."""
+    least_w = 1e-9 * np.ptp(load_w)
 
     def holds(power_w: float, energy_j: float) -> bool:
         store = Store(power_w, 0.0, energy_j, energy_j / 2, efficiency, efficiency, feedback_per_s)
@@ -56,18 +56,18 @@ def holding_battery(
         return held.uncovered_w.max() <= least_w
 
     most_w, most_j = 10 * np.ptp(load_w), 100 * np.ptp(load_w) * load_w.size
-    power_w = smallest(lambda p: holds(p, most_j), most_w)
-    return BatterySize(power_w, smallest(lambda e: holds(power_w, e), most_j))
+    power_w = smallest(lambda p: holds(p, most_j), most_w, 1e-3)
+    return power_w, smallest(lambda e: holds(power_w, e), most_j, 1e-3)
 
 
 @pytest.mark.slow
 def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
     # 100 MW at 10 MW/min: E = dP^2 / (2 r) = 8.33 MWh, P = dP.
     load_w = np.where(np.arange(1_800) < 300, 0.0, 100 * MW)
-    size = holding_battery(load_w, Hold(10 * MW / 60, 10 * MW / 60))
+    power_w, energy_j = holding_battery(load_w, Hold(10 * MW / 60, 10 * MW / 60))
     # It begins half full, so that it is as large again; discretely dP^2/2r less half a step.
-    assert size.power_mw == pytest.approx(100 - 1 / 6, rel=2e-3)
-    assert size.energy_mwh / 2 == pytest.approx(100**2 / (2 * 600), rel=3e-3)
+    assert power_w / MW == pytest.approx(100 - 1 / 6, rel=2e-3)
+    assert energy_j / (3600 * MW) / 2 == pytest.approx(100**2 / (2 * 600), rel=3e-3)
 
 
 @pytest.mark.parametrize(("power_mw", "largest_mw"), [(1.3, 0.95), (2.0, 1.66)])
@@ -82,25 +82,13 @@ def test_more_power_empties_the_same_energy_and_falls_by_more(
     assert falls_w.max() / MW == pytest.approx(largest_mw, abs=0.02)
 
 
-def test_linear_programme_needs_the_same_for_a_step_but_knows_it_beforehand() -> None:
-    load_w = np.where(np.arange(240) < 100, 0.0, 10 * MW)
-    rate = 0.5 * MW
-    greedy = holding_battery(load_w, Hold(rate, rate))
-    least, supply_w = least_battery(load_w, 1.0, Hold(rate, rate), price_per_w=1e-6)
-    assert np.abs(np.diff(supply_w)).max() <= rate * (1 + 1e-6)
-    # It rises before the step: each half of the triangle stores a quarter of the energy.
-    assert least.energy_j == pytest.approx((10 * MW) ** 2 / (2 * rate) / 4, rel=0.1)
-    assert least.energy_j < greedy.energy_j / 2
-
-
 @pytest.mark.parametrize("share", [1.0, 0.9])
 def test_a_tenth_less_does_not_hold(share: float) -> None:
     load_w = square(10 * MW, 4 * MW, 120, 0.4, 1.0, 3_600)
     asked = Hold(0.1 * MW, 0.1 * MW)
-    size = holding_battery(load_w, asked, 0.95, 1 / 3600)
-    store = Store(
-        size.power_w, 0.0, size.energy_j * share, size.energy_j * share / 2, 0.95, 0.95, 1 / 3600
-    )
+    power_w, energy_j = holding_battery(load_w, asked, 0.95, 1 / 3600)
+    energy_j *= share
+    store = Store(power_w, 0.0, energy_j, energy_j / 2, 0.95, 0.95, 1 / 3600)
     held = hold(load_w, 1.0, store, asked, (load_w[0], store.reference_j))
     steps = np.abs(np.diff(held.supply_w))
     assert (steps.max() <= 0.1 * MW * (1 + 1e-6)) == (share == 1.0)
