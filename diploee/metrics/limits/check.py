@@ -255,7 +255,6 @@ class Check(Brief):
     aside: Callable[[], str] = str  # gives words on what is beside
     key: str = ""  # in the file of limits
     spec: LimitSpec | None = None  # of which it is
-    in_windows: bool = False  # windows of some minutes at 0.1 s can show a violation
     of_run: bool = False  # the value is one of the whole run
     why_none: str = f"the run is too short{LONGER}"  # reason where there is no value
 

@@ -6,9 +6,7 @@ frequencies, a lag is tried as well, and what takes less of power and an hour's 
 each control the loosest one is searched with which the load keeps its limits; then the power that
 holds all of it is lowered until 2 % less does not keep them, and the energy likewise: at every step
 the load behind the stage is checked against all limits on ramps, swings, changes, bands and lines,
-the filtered ones too. The run's event windows
-are held as well where they are finer than its series, each from the state that the battery then has
-in it; they are the worst of the run without it. Limits on power, demand and reactive power are not
+the filtered ones too. Limits on power, demand and reactive power are not
 sized for; the report on the held load says whether they are kept with it.
 
 What is found is an entry of `facility.stages`, as it was checked.
@@ -16,7 +14,7 @@ What is found is an entry of `facility.stages`, as it was checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from diploee.clock import instant_ms
 from diploee.errors import Brief, InputError
 from diploee.facility.base import POWER, Block, Values, tenth_ms
 from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Held, Hold, RampRates, Store, hold
@@ -36,7 +33,6 @@ from diploee.metrics.limits.report import (
     Supply,
     as_stored,
     check_limits,
-    finer_windows,
     seen_by,
 )
 from diploee.metrics.limits.watch import needed_step_ms, steps_ms
@@ -71,9 +67,7 @@ DIGITS = 4
 _PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 """The stage as it is where a scenario says no more: window of charge, efficiencies, feedback."""
 
-_ENDLESS = _PLAIN.store()._replace(
-    power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0
-)
+_ENDLESS = _PLAIN.store()._replace(power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
 """A store without end, filled from 0."""
 
 
@@ -88,8 +82,6 @@ class Mitigation(Brief):
     metrics: Mapping[str, float | None]
     before: LimitReport  # the run checked against the limits
     after: LimitReport  # the same with the battery
-    # Resolution of the event windows that it is sized on as well [s]; 0 without such
-    window_step_s: float = 0.0
     is_resized: bool = False  # the run's site has its size by `facility.size`
     finer_s: float = 0.0  # step that shows all limits that a battery is sized for [s]; 0 if it is
 
@@ -111,8 +103,7 @@ class Mitigation(Brief):
 
     def lines(self) -> list[str]:
         """Return the report, line by line."""
-        windows = f" and event windows at {self.window_step_s:g} s" if self.window_step_s else ""
-        seen_on = f"on means over {self.before.resolution_s:g} s{windows}"
+        seen_on = f"on means over {self.before.resolution_s:g} s"
         if self.stage is None:
             return [
                 f"before: {self.before.verdict_line()}",
@@ -142,11 +133,6 @@ class Mitigation(Brief):
                 f"rainflow cycles of its state of charge: {', '.join(cycles)}; the deepest "
                 f"{measured('deepest_cycle'):.1%}, all depths added up "
                 f"{measured('cycled_depth'):,.4g}"
-            )
-        if self.window_step_s:
-            lines.append(
-                "the event windows are the worst of the run without the battery; energy and cycles "
-                "are of the series"
             )
         after = f"after: {self.after.verdict_line()}"
         lines += [after, *self._left_over(), *self.after.lines()]
@@ -195,7 +181,6 @@ class Mitigation(Brief):
             "nominal_energy_mwh": 0.0 if self.stage is None else self.stage.energy_mwh,
             "stage": self.entry(),
             "stage_is_of_resized_site": self.is_resized,
-            "sized_on_windows_s": self.window_step_s or None,
             "metrics": dict(self.metrics),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
@@ -237,14 +222,12 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     is_resized = "size" in run.manifest
     stage = sizing.smallest_stage()
     if stage is None:
-        return Mitigation(None, {}, before, before, sizing.window_step_s, finer_s=finer_s)
+        return Mitigation(None, {}, before, before, finer_s=finer_s)
     _check_step(run, stage.needed_step_ms())
     values, meter = sizing.behind(stage), stage.meter()
     meter.add(Block(0, step_ms, values))
-    after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, values[POWER])
-    return Mitigation(
-        stage, meter.values(), before, after, sizing.window_step_s, is_resized, finer_s
-    )
+    after = sizing.judged(values[POWER], limits)
+    return Mitigation(stage, meter.values(), before, after, is_resized, finer_s)
 
 
 def _check_step(run: Run, most_ms: int | None, shows_all_ms: int | None = None) -> None:
@@ -279,14 +262,6 @@ class _Sizing:
     def __init__(self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
         sized_for = _sized_for(limits)
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
-        start_ms = instant_ms(run.scenario.start_with_zone)
-        # Of each event window the interval of the series before it, its step [s] and its power [W].
-        self._windows: dict[str, tuple[int, float, Float64Array]] = {}
-        for name, window in finer_windows(run).items():
-            before = int((window.start_ms - start_ms) / MS_PER_S / dt_s) - 1
-            of_window_w = window.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
-            self._windows[name] = before, window.step_s, of_window_w
-        self.window_step_s = min((step_s for _, step_s, _ in self._windows.values()), default=0.0)
         if sized_for:
             self.limits = Limits(**sized_for)
             without = check_limits(run, self.limits)
@@ -302,30 +277,17 @@ class _Sizing:
         block = Block(0, round(self.dt_s * MS_PER_S), {POWER: self.power_w})
         return stage.apply(block, stage.start())[0]
 
-    def held(self, asked: Hold, store: Store) -> list[Held]:
-        """Return the load held by a battery that begins at its reference, then its event windows.
-
-        Each window starts from the state that the series has before it.
-        ASSUMPTION [J]: the supply there is the mean of the interval before.
-        """
+    def held(self, asked: Hold, store: Store) -> Held:
+        """Return the load held by a battery that begins at its reference."""
         start = float(self.power_w[0]), store.reference_j
-        whole = hold(self.power_w, self.dt_s, store, asked, start)
-        found = [whole]
-        for before, step_s, of_window_w in self._windows.values():
-            at = float(whole.supply_w[before]), float(whole.stored_j[before])
-            found.append(hold(of_window_w, step_s, store, asked, at if before >= 0 else start))
-        return found
+        return hold(self.power_w, self.dt_s, store, asked, start)
 
-    def judged(
-        self, held: Sequence[Held], limits: Limits, supply_w: Float64Array | None = None
-    ) -> LimitReport:
-        """Check the run with a supply in place of its load: what is held, or what a stage gives."""
-        windows_w = {name: of.supply_w for name, of in zip(self._windows, held[1:], strict=True)}
-        whole_w = held[0].supply_w if supply_w is None else supply_w
-        return check_limits(self._run, limits, _supply(self._run, whole_w, windows_w))
+    def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
+        """Check the run with a supply [W] in place of its load."""
+        return check_limits(self._run, limits, _supply(self._run, supply_w))
 
-    def _keeps(self, held: Sequence[Held], supply_w: Float64Array | None = None) -> bool:
-        return not self.judged(held, self.limits, supply_w).not_met
+    def _keeps(self, supply_w: Float64Array) -> bool:
+        return not self.judged(supply_w, self.limits).not_met
 
     def controls(self) -> list[BatterySpec]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits."""
@@ -342,7 +304,7 @@ class _Sizing:
         for family in families:
 
             def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
-                return self._keeps(self.held(family(strength), _ENDLESS))
+                return self._keeps(self.held(family(strength), _ENDLESS).supply_w)
 
             strength = 1.0
             while strength <= STRICTEST and not keeps(strength):
@@ -371,10 +333,7 @@ class _Sizing:
         asked = control.hold()
         whole = self.held(asked, _ENDLESS)
         # Half of the energy each way
-        power_w, half_j = (
-            max(float(np.abs(getattr(of, name)).max()) for of in whole)
-            for name in ("battery_w", "stored_j")
-        )
+        power_w, half_j = (float(np.abs(of).max()) for of in (whole.battery_w, whole.stored_j))
         nominal_mwh = 2 * half_j / J_PER_MWH / _usable_mwh(_PLAIN)
         stage = _with(control, power_mw=power_w / W_PER_MW, energy_mwh=nominal_mwh)
         before = None
@@ -395,8 +354,7 @@ class _Sizing:
         return stage
 
     def _is_kept_behind(self, stage: BatterySpec) -> bool:
-        held = self.held(stage.hold(), stage.store())
-        return self._keeps(held, self.behind(stage)[POWER])
+        return self._keeps(self.behind(stage)[POWER])
 
 
 def smallest(enough: Callable[[float], bool], most: float, accuracy: float = ACCURACY) -> float:
@@ -451,11 +409,7 @@ def _ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
     return Hold(min(up) * (1 - MARGIN), min(down) * (1 - MARGIN))
 
 
-def _supply(
-    run: Run,
-    power_w: Float64Array,
-    windows_w: Mapping[str, Float64Array],
-) -> Supply:
+def _supply(run: Run, power_w: Float64Array) -> Supply:
     """Return the power of a run behind a battery, with its own peak and rating."""
     facility, power_w = run.scenario.facility, as_stored(power_w)
     of_run = run.metrics.get("grid") or {}
@@ -469,7 +423,7 @@ def _supply(
     # Causes of the load's events are not those of the supply's.
     events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
     grid = {**of_run, **events, "peak": peak}
-    metrics = {**run.metrics, "power": power, "grid": grid, "zooms": {}}
+    metrics = {**run.metrics, "power": power, "grid": grid}
     stages = (*facility.stages, _PLAIN)
     behind = facility.model_copy(update={"stages": stages})
-    return Supply(power_w, windows_w, metrics, behind)
+    return Supply(power_w, metrics, behind)

@@ -2,9 +2,8 @@
 
 The verdict on each is one of three. What is seen beyond a limit is not met, however little of the
 rule the run shows; a limit is met where the run shows all of it that this kind of model covers, and
-what the model does not cover is named beside it; the rest is inconclusive. Where a series is
-coarser than a limit needs, the run's event windows are looked at; `LimitWatch` checks a run while
-it passes, at its own step.
+what the model does not cover is named beside it; the rest is inconclusive. `LimitWatch` checks a
+run while it passes, at the step that its limits need.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
 if TYPE_CHECKING:
-    from diploee.outputs import Run, RunSeries
+    from diploee.outputs import Run
 
 POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
@@ -86,9 +85,6 @@ class LimitResult(Brief):
     source: str = ""  # how sure the limit itself is, and how it was read
     least: bool = False  # the limit is the least that is allowed
     of_run: bool = False  # the value is one of the whole run, at no time of its own
-    # The text without what was found beside: equal where the series and the event windows of a run
-    # are checked against one limit
-    what: str = ""
     scope: str = ""  # what of the limit this kind of model does not cover
 
     @property
@@ -181,13 +177,8 @@ class LimitReport(Brief):
 
     @property
     def _verdicts(self) -> list[Verdict]:
-        """One verdict for each limit: of the run's series and of its event windows the worse."""
-        found: dict[tuple[str, str], Verdict] = {}
-        for result in self.results:
-            of_limit = result.key, result.what or result.text
-            found[of_limit] = max(found.get(of_limit, "met"), result.verdict, key=VERDICTS.index)
         unseen: Verdict = "inconclusive"
-        return [*found.values(), *[unseen] * len(self.unchecked)]
+        return [*(result.verdict for result in self.results), *[unseen] * len(self.unchecked)]
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each and the boundary."""
@@ -239,10 +230,9 @@ class LimitReport(Brief):
 
 
 class Supply(NamedTuple):
-    """Another power of a run and its finer event windows by name [W], such as behind a battery."""
+    """Another power of a run [W], such as behind a battery."""
 
     power_w: Float64Array
-    windows_w: Mapping[str, Float64Array]
     metrics: dict[str, Any]
     facility: Facility
 
@@ -252,7 +242,6 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
     """Check the facility's power of a run against limits, streamed from its file.
 
     Ramps, swings and bands of the time in which a run that began empty filled up are left out.
-    Where the series is coarser than a limit needs, the run's event windows are looked at as well.
     Values are float32 as stored: a limit within 1e-7 of the power may go either way.
 
     Parameters
@@ -270,19 +259,14 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
         If the run's power can't be read.
     """
     reactive = reactive_of(limits, {column.name for column in run.columns})
-    whole = seen_by(run, 0, bool(reactive), supply)
-    fine_step_ms, windows, note = _event_windows(run, supply)
-    fine = seen_by(run, fine_step_ms, False, supply) if windows else None
-    checks, in_windows, unchecked = all_checks(limits, whole, fine, note)
+    whole = seen_by(run, bool(reactive), supply)
+    checks, unchecked = all_checks(limits, whole)
     metrics = run.metrics if supply is None else supply.metrics
     transient_ms = _transient_ms(run, metrics)
     series = Checked(checks, whole.clock.step_ms)
     for begin_ms, power, of_run in _blocks(run, reactive, supply):
         series.add(begin_ms, power, transient_ms, of_run)
-    in_series = Checked(in_windows, fine_step_ms)
-    for begin_ms, power, _ in windows:
-        in_series.add(begin_ms, power, 0)
-    found = report_of(limits, [*checks, *in_windows], unchecked, whole, metrics, transient_ms)
+    found = report_of(limits, checks, unchecked, whole, metrics, transient_ms)
     return replace(found, boundary=run.boundary())
 
 
@@ -331,34 +315,24 @@ def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"detail of the profiles, of which the weakest decides: {said}"
 
 
-def all_checks(
-    limits: Limits, whole: Shown, fine: Shown | None, note: str
-) -> tuple[list[Check], list[Check], list[tuple[Unchecked, bool]]]:
-    """Return checks of the series, of event windows, and what neither allows, if it is outside."""
+def all_checks(limits: Limits, whole: Shown) -> tuple[list[Check], list[tuple[Unchecked, bool]]]:
+    """Return the checks that a series allows, and what it does not, and if that is outside."""
     checks: list[Check] = []
-    in_windows: list[Check] = []
     unchecked: list[tuple[Unchecked, bool]] = []
     for key, spec in limits.each():
         with named(spec):
             found, why = checks_of(spec, whole)
-            of_windows, why_none = checks_of(spec, fine) if fine else ([], None)
             is_seen = bool(found) and not any(check.note for check in found)
             if not is_seen and (below := spec.below(whole)):
-                found, of_windows = [below], []
-            finer, why = [c for c in of_windows if c.in_windows], why_none or why
-            if found and finer:  # at 0.1 s only what shows more there
-                finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
-            elif not found and not finer:
+                found = [below]
+            if not found:
                 source = f" ({spec.read_from})" if spec.read_from else ""
                 left_out = key, spec.what, f"{why or ''}{source}"
                 unchecked.append((left_out, isinstance(why, Outside)))
-        for check in (*found, *finer):
+        for check in found:
             check.key, check.spec = key, spec
-        for check in finer:
-            check.note = "; ".join(filter(None, (note, check.note)))
         checks += found
-        in_windows += finer
-    return checks, in_windows, unchecked
+    return checks, unchecked
 
 
 def checks_of(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], NotAssessable | None]:
@@ -388,12 +362,10 @@ class Checked:
         self._filled.add(begin_ms, power, transient_ms, reactive)
 
 
-def seen_by(
-    run: Run, step_ms: int = 0, has_reactive: bool = False, supply: Supply | None = None
-) -> Shown:
-    """Return what a series of a run shows, by default that of the run itself."""
+def seen_by(run: Run, has_reactive: bool = False, supply: Supply | None = None) -> Shown:
+    """Return what the series of a run shows, or another supply in its place."""
     scenario = run.scenario
-    clock = WallClock(scenario.start_with_zone, step_ms or scenario.resolution_ms)
+    clock = WallClock(scenario.start_with_zone, scenario.resolution_ms)
     metrics, facility = (
         (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
     )
@@ -482,36 +454,6 @@ def quanta(values: Float64Array, where: str) -> Int64Array:
         raise InputError(f"{where}: {error}") from error
 
 
-def finer_windows(run: Run) -> dict[str, RunSeries]:
-    """Return the event windows that are finer than the run's series by name, in order of time."""
-    named = ((name, run.series(name)) for name in run.event_windows)
-    finer = (item for item in named if item[1].step_ms < run.scenario.resolution_ms)
-    return dict(sorted(finer, key=lambda item: item[1].start_ms))
-
-
-def _event_windows(run: Run, supply: Supply | None) -> tuple[int, list[Piece], str]:
-    """Return the step of the finer event windows, each moment of them once, and a note."""
-    start_ms = round(run.scenario.start_with_zone.timestamp() * MS_PER_S)
-    pieces: list[Piece] = []
-    end_ms, step_ms = 0, run.scenario.resolution_ms
-    for name, series in finer_windows(run).items():
-        if supply is None:
-            power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN]
-        elif name in supply.windows_w:
-            power_w = as_stored(supply.windows_w[name])
-        else:
-            continue
-        step_ms, begin_ms = series.step_ms, series.start_ms - start_ms
-        power = quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
-        left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
-        if left_out < power.size:
-            pieces.append((begin_ms + left_out * step_ms, power[left_out:], None))
-            end_ms = begin_ms + power.size * step_ms
-    minutes = sum(power.size for _, power, _ in pieces) * step_ms / MS_PER_S / S_PER_MIN
-    seen = f"{minutes:.3g} min at {step_ms / MS_PER_S:g} s of the run"
-    return step_ms, pieces, f"worst windows only: {seen}"
-
-
 def _transient_ms(run: Run, metrics: Mapping[str, Any]) -> int:
     """Return the time in which a run filled up [ms]; 0 for one of an older version."""
     hours = (metrics.get("grid") or {}).get("transient_h", 0.0)
@@ -546,7 +488,6 @@ def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str
         source=check.spec.read_from if check.spec else "",
         least=check.least,
         of_run=check.of_run,
-        what=check.text,
         scope=check.scope,
     )
 

@@ -154,7 +154,7 @@ class LimitWatch:
             clock, support, scenario.horizon_ms, site, rated, peak_mw, bool(self._reactive),
             grid=scenario.site.short_circuit,
         )  # fmt: skip
-        self._checks, _, self._unchecked = all_checks(limits, self._whole, None, "")
+        self._checks, self._unchecked = all_checks(limits, self._whole)
         self._series = Checked(self._checks, clock.step_ms)
         self._most_w = self._least_w = 0.0
 

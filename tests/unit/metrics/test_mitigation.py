@@ -166,35 +166,14 @@ def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
     assert "in a scenario with facility.size it would be multiplied" in "\n".join(found.lines())
 
 
-@pytest.fixture(scope="module")
-def with_windows(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("runs") / "windows"
-    return tiny_run(folder, SPAN | {"resolution": "6 s"}, event_windows=True)
-
-
-@pytest.mark.slow
-def test_battery_is_sized_on_event_windows_too_and_keeps_the_limits_there(
-    with_windows: Run,
-) -> None:
-    limits = Limits.model_validate({"swings": [{"window": "10 s", "max_mw": 0.002}]})
-    found = mitigate(with_windows, limits)
-    # The windows alone show it: like is compared with like, so that they stand under both.
-    (before,), (after,) = found.before.results, found.after.results
-    assert "worst windows only" in before.note and before.violations
-    assert "worst windows only" in after.note and not after.violations
-    assert found.power_mw > 0 and after.value >= 0.9 * 0.002
-    assert "means over 6 s and event windows at 0.1 s" in "\n".join(found.lines())
-    assert found.as_dict()["sized_on_windows_s"] == 0.1
-
-
 def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path: Path) -> None:
     coarse = tiny_run(tmp_path / "run", SPAN | {"resolution": "1 min"})
     with pytest.raises(InputError, match=r"means over 60 s .* run the site with --set resolution"):
         mitigate(coarse, Limits.model_validate({"ramps": [RAMP]}))
 
 
-def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(with_windows: Run) -> None:
+def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(run: Run) -> None:
     wide = {"ramps": [{"interval": "1 min", "mw_per_min": 50}], "peaks": [{"max_mw": 0.001}]}
-    told = "\n".join(mitigate(with_windows, Limits.model_validate(wide)).lines())
+    told = "\n".join(mitigate(run, Limits.model_validate(wide)).lines())
     assert "battery: none, " in told and "ramps held" not in told and "smoothed" not in told
     assert "not met still, as no battery is sized for it: peaks.0" in told

@@ -115,7 +115,7 @@ class RampLimit(LimitSpec):
                 yield Check(
                     text, limit, unit, self.interval, step_ms, _sizes(signal, way, scale), n_window,
                     event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
-                    in_windows=True, note=said.note, scope=said.scope,
+                    note=said.note, scope=said.scope,
                 )  # fmt: skip
                 continue
             sizes = Sizes(_sizes(signal, way), n_window)
@@ -192,7 +192,7 @@ class ChangeLimit(LimitSpec):
         said = shown.steps(span_ms, between_points=True)
         yield Check(
             self.what, self.above_mw, "MW", span_ms, step_ms, ranges(n), n, QUANTA_PER_MW,
-            note=said.note, scope=said.scope, in_windows=True,
+            note=said.note, scope=said.scope,
         )  # fmt: skip
 
 
@@ -261,7 +261,7 @@ class SwingLimit(LimitSpec):
         signal, said = ranges(n), shown.steps(self.window)
         check = Check(
             f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
-            event=("rolling_range", self.window / MS_PER_S, ""), in_windows=True,
+            event=("rolling_range", self.window / MS_PER_S, ""),
             note=said.note, scope=said.scope,
         )  # fmt: skip
         if self.filter is not None:

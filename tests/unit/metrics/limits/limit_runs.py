@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +31,17 @@ class FakeRun:
     )
     metrics: dict[str, Any] = field(default_factory=dict)
     columns: tuple[Any, ...] = ()
-    event_windows: dict[str, RunSeries] = field(default_factory=dict)
 
     def boundary(self):
         return "the meter"
 
-    def series(self, name=None):
-        if name is not None:
-            return self.event_windows[name]
+    def series(self):
         start, step_ms = self.scenario.start_with_zone, self.scenario.resolution_ms
         path, n_rows = self.folder / "facility.parquet", self.scenario.n_intervals
         return RunSeries(self, path, start, step_ms, n_rows)
 
     def blocks(self, columns):
         return self.series().blocks(columns)
-
-    def add_window(self, name, begin_s, power_mw):
-        """Add an event window at 0.1 s."""
-        start = self.scenario.start_with_zone + timedelta(seconds=begin_s)
-        path = self.folder / f"{name}.parquet"
-        at = begin_s * 1000 + np.arange(len(power_mw)) * 100
-        _write(path, at, self.scenario, facility_power_w=power_mw)
-        self.event_windows[name] = RunSeries(self, path, start, 100, len(power_mw), name)
 
 
 def fake_run(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
 from limit_runs import check, fake_run, only
 
 from diploee.metrics.limits import load_limits
 from diploee.metrics.limits.check import FINER
 from diploee.metrics.limits.report import check_limits
-from diploee.simulation import simulate
 
 BAND = {"low_hz": 0.1, "high_hz": 55}
 RATED = "facility.rated_power_mw"
@@ -209,33 +207,6 @@ def test_minimum_take_looks_at_whole_months(run_of):
     assert short.verdict == "inconclusive"
 
 
-def test_worst_windows_show_what_a_coarse_series_hides(run_of):
-    run = run_of(np.full(60, 100.0), 60)
-    waves = 100 + 10 * np.sin(2 * np.pi * 0.2 * np.arange(2_400) / 10)
-    run.add_window("peak", 600, np.full(2_400, 100.0))
-    swings = [{"window": "5 s", "max_mw": 15, "filter": BAND}, {"window": "10 min", "max_mw": 5}]
-    report = check(run, swings=swings)
-    coarse, fine = report.results  # the one that the series holds comes first
-    assert coarse.verdict == "met" and "windows" not in coarse.note
-    assert fine.key == "swings.0" and fine.verdict == "inconclusive"
-    assert fine.note == "worst windows only: 4 min at 0.1 s of the run"
-    run.add_window("rise_10s", 720, waves)  # overlaps the other by 2 min, each moment counts once
-    _, fine = check(run, swings=swings).results
-    assert fine.verdict == "not met" and "6 min at 0.1 s" in fine.note
-    assert fine.worst[0].begin[11:16] == "00:13"
-
-
-def test_a_limit_counts_once_though_windows_are_looked_at_as_well(run_of):
-    run = run_of(np.full(60, 100.0), 60)
-    run.add_window("peak", 600, np.full(2_400, 100.0))
-    ramp = {"interval": "1 min", "mw_per_min": 5, "between": "end_points"}
-    report = check(run, ramps=[ramp])
-    assert len(report.results) == 2
-    assert "(1 inconclusive; power boundary" in report.verdict_line()
-    run.add_window("rise_1s", 1_800, np.repeat([100.0, 110.0], 1_200))
-    assert "(1 not met; power boundary" in check(run, ramps=[ramp]).verdict_line()
-
-
 def test_what_is_of_the_whole_run_is_at_no_time(run_of):
     run = run_of(100 + np.arange(3_600) / 3_600, 1)
     ramp = {"interval": "10 s", "mw_per_min": 1, "percentile": 75}
@@ -244,28 +215,6 @@ def test_what_is_of_the_whole_run_is_at_no_time(run_of):
     assert "limit 1 MW/min: met, 0.0166" in percentile.line()
     assert percentile.line().endswith(" MW/min over the run")
     assert "limit 0.999: not met, 0.99" in factor.line() and factor.line().endswith("over the run")
-
-
-def test_a_gap_between_windows_is_no_swing(run_of):
-    run = run_of(np.full(60, 100.0), 60)
-    run.add_window("peak", 600, np.full(2_400, 100.0))
-    run.add_window("drop_1s", 1_800, np.full(2_400, 200.0))
-    limit = {"window": "15 s", "max_mw": 1}
-    for swing in (limit, limit | {"filter": BAND}):
-        assert only(check(run, swings=[swing])).value < 1e-6
-
-
-def test_windows_of_a_run_are_those_of_the_same_run_at_a_tenth_of_a_second(tmp_path):
-    def swing(name, **changes):
-        scenario = tiny_scenario({"duration": "2 h", "warm_up": "1 d"} | changes)
-        kept = {"library": tiny_library(), "engine": "compiled", "event_windows": True}
-        run = simulate(scenario, tmp_path / name, **kept)
-        return only(check(run, swings=[{"window": "15 s", "max_mw": 1e-3}]))
-
-    windows, whole = swing("coarse"), swing("fine", resolution="0.1 s")
-    assert windows.note.startswith("worst windows only") and whole.note == ""
-    assert 0 < windows.value <= whole.value
-    assert 0 < windows.duration_s <= whole.duration_s
 
 
 def test_ends_of_means_as_long_as_the_ramp_are_a_lower_bound(run_of):
