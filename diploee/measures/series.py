@@ -245,11 +245,6 @@ class ClockSums:
         parts, sums = zip(*self._parts, strict=True)
         return np.concatenate(parts, axis=1), np.concatenate(sums)
 
-    def seen(self) -> Intervals:
-        """Return all intervals, those that were seen in part among them."""
-        (starts_ms, counts, _), sums = self._joined()
-        return Intervals(starts_ms, sums, counts)
-
     def result(self) -> Intervals:
         """Return the whole intervals."""
         (starts_ms, counts, n_whole), sums = self._joined()

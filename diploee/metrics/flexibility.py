@@ -1,7 +1,7 @@
 """The `flexibility` block: what events did to the power, against the run's twin without them.
 
 Sheet ``flexibility.md``, B7. The twin is the same run with the controller off, to the last bit, so
-that no baseline is estimated; that of a utility stands beside it.
+that no baseline is estimated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.loads.jobs import StreamClass
-from diploee.measures.series import ClockSums, Intervals, Stretch
 from diploee.metric import Metric
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import Scenario
@@ -25,10 +24,8 @@ from diploee.scenario.flexibility import Event
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
-    HOURS_PER_DAY,
     J_PER_MWH,
     MS_PER_DAY,
-    MS_PER_H,
     MS_PER_MIN,
     MS_PER_S,
     W_PER_MW,
@@ -58,16 +55,11 @@ FLEXIBILITY_METRICS = (
     Metric(f"{_E}.target_mw", "MW", "target of event <event>"),
     Metric(f"{_E}.mean_reduction", "%", "mean reduction in event <event>", "{:.1f}",
            "of the power without it", "detail", 100),
-    Metric(f"{_E}.min_reduction", "%", "smallest reduction in event <event>", "{:.1f}",
-           "of the power without it, over an interval", "detail", 100),
     Metric(f"{_E}.held_fraction", "%", "intervals at or under the target of event <event>",
            "{:.1f}", "with its tolerance", "detail", 100),
     Metric(f"{_E}.issue_to_target_s", "s", "time from the issue of event <event> to its target",
            "{:,.0f}"),
     Metric(f"{_E}.overshoot_mw", "MW", "largest power above what event <event> allows"),
-    Metric(f"{_E}.ramp_down_mw_per_min", "MW/min", "fastest fall in event <event>",
-           text="of means over a minute, or over an interval where that is longer"),
-    Metric(f"{_E}.ramp_up_mw_per_min", "MW/min", "fastest rise in event <event>"),
     Metric(f"{_E}.not_drawn_mwh", "MWh", "energy not drawn in event <event>",
            text="its ramps included"),
     Metric(f"{_E}.rebound_mw", "MW", "largest rebound after event <event>",
@@ -78,14 +70,6 @@ FLEXIBILITY_METRICS = (
            "price times energy not drawn, its rebound within 24 h taken off"),
     Metric(f"{_E}.t_co2", "t", "CO2 not emitted by event <event>", "{:,.3f}",
            "carbon intensity times energy not drawn, its rebound within 24 h taken off"),
-    Metric(f"{_E}.utility.baseline_mw", "MW", "a utility's baseline of event <event>",
-           text="10-of-10 with a same-day adjustment"),
-    Metric(f"{_E}.utility.adjustment", "1", "same-day adjustment of event <event>"),
-    Metric(f"{_E}.utility.days", "d", "days in the baseline of event <event>", "{:.0f}"),
-    Metric(f"{_E}.utility.error", "%", "error of a utility's baseline of event <event>", "{:.1f}",
-           "over the power without the event", "detail", 100),
-    Metric(f"{_E}.utility.mean_reduction", "%",
-           "reduction in event <event> by a utility's baseline", "{:.1f}", "", "detail", 100),
     Metric("flexibility.events_held", "%", "intervals of events at or under their targets",
            "{:.1f}", view="main", factor=100),
     Metric("flexibility.mean_reduction", "%", "mean reduction in events", "{:.1f}",
@@ -182,18 +166,11 @@ def _against_twin(
     found["twin_mw"] = twin_mean_w / W_PER_MW
     found["mean_mw"] = own_mean_w / W_PER_MW
     found["mean_reduction"] = 1 - own_mean_w / twin_mean_w if twin_mean_w else None
-    drawn = held & (twin_w > 0)
-    least = (1 - power_w[drawn] / twin_w[drawn]).min() if drawn.any() else None
-    found["min_reduction"] = None if least is None else float(least)
     found["held_fraction"] = float(met[held].mean())
     found["issue_to_target_s"] = None
     if reached.size:
         found["issue_to_target_s"] = (int(times_ms[reached[0]]) - event.issued_ms) / MS_PER_S
     found["overshoot_mw"] = max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
-    steps_w, minutes = _steps(power_w[acting], dt_ms)
-    for key, step_w in (("ramp_down", -steps_w), ("ramp_up", steps_w)):
-        largest_w = float(step_w.max(initial=0.0))
-        found[f"{key}_mw_per_min"] = largest_w / minutes / W_PER_MW
     found["not_drawn_mwh"] = float((twin_w - power_w)[acting].sum()) * j_per_w / J_PER_MWH
     if after.any():
         beyond_w = (power_w - twin_w)[after]
@@ -203,14 +180,6 @@ def _against_twin(
         found["rebound_mw"] = max(float(windows_w.max(initial=0.0)), 0.0) / W_PER_MW
         found["rebound_mwh"] = float(beyond_w.sum()) * j_per_w / J_PER_MWH
     return found
-
-
-def _steps(power_w: Float64Array, dt_ms: int) -> tuple[Float64Array, float]:
-    """Return the changes between neighbouring means over a minute, and the minutes between."""
-    n = max(1, RAMP_MS // dt_ms)
-    whole = power_w.size // n * n
-    means_w = power_w[:whole].reshape(-1, n).mean(axis=1)
-    return np.diff(means_w), n * dt_ms / MS_PER_MIN
 
 
 def flexibility_metrics(
@@ -236,15 +205,13 @@ class FlexibilityMetrics:
     ) -> None:
         self._clock, self._signals, self._jobs = clock, signals, jobs
         self._meters = [_EventMeter(event, clock.step_ms, signals) for event in events]
-        self._hours = ClockSums(clock, MS_PER_H)
         self._energy_j = 0.0
         self._costs = {key: 0.0 for key, signal, _ in _COSTS if signal in signals}
 
     def add(self, block: Block) -> None:
         """Take in a block with the power of the run and of its twin."""
-        power_w = block.columns[POWER]
-        self._hours.add(Stretch(power_w, power_w.size, block.end_ms, block.dt_ms))
-        changed_j = (power_w - block.columns[BASELINE]) * block.dt_ms / MS_PER_S
+        changed_w = block.columns[POWER] - block.columns[BASELINE]
+        changed_j = changed_w * block.dt_ms / MS_PER_S
         self._energy_j += float(changed_j.sum())
         edges_ms = np.append(block.starts_ms, block.end_ms)
         for key, signal, unit in _COSTS:
@@ -266,7 +233,6 @@ class FlexibilityMetrics:
         entries = [meter.entry() for meter in self._meters]
         for entry, meter in zip(entries, self._meters, strict=True):
             event = meter.event
-            entry |= self._utility(event, entry["mean_mw"], entry["twin_mw"])
             times = {"issued": event.issued_ms, "start": event.start_ms, "ramp": event.ramp_ms}
             times |= {"held": event.held_ms, "end": event.end_ms, "over": event.over_ms}
             entry["times"] = {name: self._clock.iso(time_ms) for name, time_ms in times.items()}
@@ -290,93 +256,3 @@ class FlexibilityMetrics:
                 entry |= {"weighted_performance": performance, "widest_jobs": drawn}
             found["jobs"] = self._jobs.block()
         return {**found, "events": entries}
-
-    def _utility(
-        self, event: Event, mean_mw: float | None, twin_mw: float | None
-    ) -> dict[str, Any]:
-        """Return the baseline of a utility for an event, and how far it is off the twin."""
-        spans = np.array([(m.event.ramp_ms, m.event.over_ms - 1) for m in self._meters])
-        days = self._clock.local_ms(spans.ravel()).reshape(-1, 2) // MS_PER_DAY
-        event_days = frozenset(k for a, b in days.tolist() for k in range(a, b + 1))
-        start_ms, end_ms = self._clock.local_ms(np.array([event.held_ms, event.end_ms])).tolist()
-        first_day, days_w = hourly_means(self._hours.seen(), self._clock)
-        last_ms = (first_day + len(days_w)) * MS_PER_DAY
-        if start_ms >= last_ms or end_ms <= start_ms:
-            return {}
-        utility = ten_of_ten(first_day, days_w, start_ms, end_ms, event_days)
-        if utility is None:
-            return {}
-        if twin_mw and mean_mw is not None:
-            utility["error"] = utility["baseline_mw"] / twin_mw - 1
-            utility["mean_reduction"] = 1 - mean_mw / utility["baseline_mw"]
-        return {"utility": utility}
-
-
-N_DAYS = {False: 10, True: 4}
-"""Days that are averaged, by whether they are of a weekend. ASSUMPTION: 4 at weekends [M]."""
-LEAST_DAYS = {False: 5, True: 4}
-"""ASSUMPTION: fewer days give no baseline [M]."""
-LOOK_BACK_DAYS = 45
-"""ASSUMPTION: how far back they may lie [M]."""
-ADJUSTED_HOURS = (-4, -1)
-"""ASSUMPTION: hours before the event that adjust it, the first of these to before the last [M]."""
-MOST_ADJUSTED = 0.2
-FIRST_WEEKEND_DAY = 5
-EPOCH_WEEKDAY = 3
-"""1970-01-01 was a Thursday."""
-
-
-def hourly_means(hours: Intervals, wall: WallClock) -> tuple[int, Float64Array]:
-    """Return the first local day [days since 1970], and means by day and hour, NaN = none."""
-    hour = wall.local_ms(hours.starts_ms) // MS_PER_H
-    first_day = int(hour[0]) // HOURS_PER_DAY
-    at = hour - first_day * HOURS_PER_DAY
-    size = (int(at.max()) // HOURS_PER_DAY + 1) * HOURS_PER_DAY
-    n = np.bincount(at, hours.counts, size)  # an hour that is put back comes twice
-    means = np.divide(np.bincount(at, hours.sums, size), n, np.full(size, np.nan), where=n > 0)
-    return first_day, means.reshape(-1, HOURS_PER_DAY)
-
-
-def ten_of_ten(
-    first_day: int, days_w: Float64Array, start_ms: int, end_ms: int, event_days: frozenset[int]
-) -> dict[str, Any] | None:
-    """Return a utility's baseline of an event; None where there are too few days before it.
-
-    The load of ten days alike, adjusted by 0.8 to 1.2 to the hours before: CAISO's 10-of-10, sheet
-    ``flexibility.md``, B7 [S]. It is an estimate from the meter alone; how far it is off, the run's
-    exact twin tells.
-    """
-    day = start_ms // MS_PER_DAY
-    weekend = _is_weekend(day)
-    alike = [
-        k
-        for k in range(day - 1, max(day - 1 - LOOK_BACK_DAYS, first_day - 1), -1)
-        if _is_weekend(k) == weekend
-        and k not in event_days
-        and not np.isnan(days_w[k - first_day]).any()
-    ][: N_DAYS[weekend]]
-    if len(alike) < LEAST_DAYS[weekend]:
-        return None
-    mean_w = days_w[np.array(alike) - first_day].mean(axis=0)
-    hours = np.arange(start_ms // MS_PER_H, -(-end_ms // MS_PER_H))
-    begins_ms = hours * MS_PER_H
-    length_ms = np.minimum(begins_ms + MS_PER_H, end_ms) - np.maximum(begins_ms, start_ms)
-    event_w = float(mean_w[hours % HOURS_PER_DAY] @ length_ms) / (end_ms - start_ms)
-    before = np.arange(*(int(start_ms // MS_PER_H) + k for k in ADJUSTED_HOURS))
-    before = before[before >= first_day * HOURS_PER_DAY]
-    metered_w = days_w.ravel()[before - first_day * HOURS_PER_DAY]
-    usual_w = mean_w[before % HOURS_PER_DAY]
-    there = ~np.isnan(metered_w)
-    adjustment = 1.0
-    if there.any() and usual_w[there].sum() > 0:
-        ratio = float(metered_w[there].sum() / usual_w[there].sum())
-        adjustment = min(max(ratio, 1 - MOST_ADJUSTED), 1 + MOST_ADJUSTED)
-    return {
-        "baseline_mw": event_w * adjustment / W_PER_MW,
-        "adjustment": adjustment,
-        "days": len(alike),
-    }
-
-
-def _is_weekend(day: int) -> bool:
-    return (day + EPOCH_WEEKDAY) % 7 >= FIRST_WEEKEND_DAY

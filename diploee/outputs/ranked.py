@@ -62,7 +62,7 @@ _EVENT = {
     "issue_to_target_s": "Issue to target", "overshoot_mw": "Overshoot",
     "not_drawn_mwh": "Not drawn", "rebound_mw": "Largest rebound", "rebound_mwh": "Rebound",
     "weighted_performance": "Weighted performance", "money": "Money saved", "t_co2": "CO2 saved",
-    "utility.error": "Error of a utility's baseline", "times.held": "From",
+    "times.held": "From",
 }  # fmt: skip
 _JOB_COSTS = {
     "mean_wait_change_h": None, "p95_wait_change_h": None, "lost_node_h": None,

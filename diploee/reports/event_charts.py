@@ -72,10 +72,6 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         ends = max(before, level), level, level, max(before, level, float(load[max(over, 0)]))
         x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
         add(x, ends, "allowed", colour(1), "dash")
-    if utility := event.get("utility"):
-        x = np.array([local["held"], local["end"]])
-        baseline = np.full(2, utility["baseline_mw"] * per_mw)
-        add(x, baseline, "a utility's baseline", colour(2), "dot")
     y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
     time = Axis("Time", "clock", (times[0], times[-1]))
     panels = [Panel(time, y_axis, tuple(layers), "Load", wide=True)]
