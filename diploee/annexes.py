@@ -16,6 +16,7 @@ PLACES = {
     "part_tables": "diploee.parts",
     "picture": "diploee.reports.build",
     "read_cooling_points": "diploee.importers.site_tables",
+    "read_event": "diploee.importers.site_tables",
     "read_job_log": "diploee.importers.job_logs",
     "read_reactive_table": "diploee.importers.site_tables",
     "read_request_trace": "diploee.importers.request_traces",

@@ -26,6 +26,7 @@ from diploee.progress import Progress, Update
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
+    from diploee.outputs.sections import Section
 
 
 class ProgressBars(Progress):
@@ -94,11 +95,7 @@ def show_run(run: Run) -> None:
     for report in run.verdicts:
         for line in (*report.head(), *report.lines(), ""):
             console.print(escape(line), soft_wrap=True)
-    table = titled_table(run.scenario.name, ("", "", "", ""), 1, show_header=False, box=None)
-    table.columns[3].justify = "left"
-    for figure in answer.figures:
-        table.add_row(*map(escape, (figure.item, figure.shown, figure.unit, figure.note)))
-    console.print(table)
+    show_figures(run.scenario.name, answer)
     for pools in (table for section in others for table in section.tables):
         if pools.title == "By pool":
             console.print()
@@ -109,6 +106,15 @@ def show_run(run: Run) -> None:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
     place = escape(str(run.folder))
     console.print(f"Files in [bold]{place}[/]; all figures: diploee report {place}", soft_wrap=True)
+
+
+def show_figures(title: str, section: Section) -> None:
+    """Print the figures of a section: names, numbers, units, notes."""
+    table = titled_table(title, ("", "", "", ""), 1, show_header=False, box=None)
+    table.columns[3].justify, table.columns[3].no_wrap = "left", False
+    for figure in section.figures:
+        table.add_row(*map(escape, (figure.item, figure.shown, figure.unit, figure.note)))
+    Console().print(table)
 
 
 def show_lines(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

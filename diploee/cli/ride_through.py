@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.display import ProgressBars, show_lines
+from diploee.cli.display import ProgressBars, show_figures, show_lines
 from diploee.cli.options import MOMENTS, Force, Json, Profiles, Quiet, place_option, print_result
 from diploee.cli.run import AT_MOST_MIN, SetOption
 from diploee.drawing.pictures import write_picture
@@ -95,7 +95,10 @@ def ride_through_command(
     if as_json:
         print_result(found.as_dict())
         return
+    if not quiet:
+        show_figures(section.title, section)
     for table in () if quiet else section.tables:
-        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
         typer.echo()
-    print_result(None, (f"- {note}" for note in section.notes), as_json=False, quiet=quiet)
+        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
+    notes = ("", *(f"- {note}" for note in section.notes))
+    print_result(None, notes, as_json=False, quiet=quiet)

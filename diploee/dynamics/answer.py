@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
-from math import ceil, isfinite
+from math import ceil, inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from diploee.clock import WallClock
-from diploee.dynamics.curves import CURVES, SOURCE, Course, Inside, Verdict, verdict, worst
+from diploee.dynamics.curves import (
+    CURVES,
+    SOURCE,
+    VERDICT_WORDS,
+    Course,
+    Verdict,
+    seconds,
+    verdict,
+    worst,
+)
 from diploee.dynamics.events import NORMAL_PU, Event, load_event
 from diploee.dynamics.machine import Change, Response, Voltage, respond
 from diploee.errors import Brief, InputError
+from diploee.metric import number
 from diploee.outputs import Run
 from diploee.outputs.load_parts import LoadParts, summed
 from diploee.outputs.sections import Figure, Section, Table
+from diploee.outputs.words import pattern_for
 from diploee.scenario.ride_through import RideThrough
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
@@ -37,7 +48,6 @@ _SCHEMA = pa.schema({
     "case": "string", "residual_pu": "double", "at": "string", "block": "string",
     "t_s": "double", "power_mw": "double", "without_event_mw": "double",
 })  # fmt: skip
-BATTERY = "battery energy is until the end of the answer; recharge after the return isn't in it"
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,12 @@ class Case(Brief):
         """Return the blocks that have settings, with their responses."""
         pairs = zip(self.blocks, self.responses, strict=True)
         return {b.name: (b.settings, response) for b, response in pairs if b.settings is not None}
+
+    @property
+    def name(self) -> str:
+        """Its load and depth in words."""
+        depth = "" if self.residual_pu is None else f", {self.residual_pu:.2f} pu"
+        return f"{self.label}{depth}"
 
     @property
     def load_mw(self) -> float:
@@ -203,67 +219,98 @@ class Answer(Brief):
 
     def section(self) -> Section:
         """Return the answer as a section, for page, data sheet and terminal."""
-        middle = next((c for c in self.cases if c.label == f"P{LEVELS[1]}"), self.cases[0])
+        cases = sorted(self.cases, key=lambda case: -case.sums()["most_away_mw"])
+        worst_of = {name: worst(found) for name, found in self.verdicts.items()}
+        judged = {name: worst_of[name] for name in sorted(worst_of, key=lambda n: worst_of[n].rank)}
         tables = (
-            ("By load and depth", self._sums(), "Load"),
-            (f"By block and dip, {_name(middle)}", self._by_dip(middle), "Block, cause"),
-            ("Ride-through curves", self._judged(), "Curve"),
+            ("By load and depth", _sums(cases), "Load, depth"),
+            (f"By block and dip ({cases[0].name})", _by_dip(cases[0]), "Block, cause"),
+            (VERDICTS, _judged(judged, self.verdicts), "Curve"),
+            ("Settings alone, whatever the event", _alone(judged), "Curve"),
         )
         found = (Table(title, tuple(figures), first=first) for title, figures, first in tables)
         kept = tuple(table for table in found if table.figures)
         title = f"Ride-through: {self.event.name}"
-        return Section("ride-through", title, (), kept, ("ride-through",), self.notes)
-
-    def _sums(self) -> Iterator[Figure]:
-        heads = {
-            "load_mw": "Load", "most_away_mw": "Most away at a time",
-            "transferred_mw": "Transferred, all dips", "returned_mw": "Returned",
-            "latched_mw": "Still away", "battery_mwh": "On battery",
-        }  # fmt: skip
-        for case in self.cases:
-            for key, value in case.sums().items():
-                unit = "MWh" if key.endswith("mwh") else "MW"
-                yield Figure(_name(case), value, unit, quantity=heads[key])
-
-    def _by_dip(self, case: Case) -> Iterator[Figure]:
-        sums: dict[tuple[str, str], float] = {}
-        for block, change, dip, mw in case.moves():
-            what = change.cause if change.what == "transfer" else "returned"
-            key = (f"{block.name}: {what}", f"Dip {dip}" if dip else "Before")
-            sums[key] = sums.get(key, 0.0) + mw
-        for (item, head), mw in sorted(sums.items(), key=lambda of: of[0][1]):
-            yield Figure(item, mw, "MW", quantity=head)
-
-    def _judged(self) -> Iterator[Figure]:
-        for name, found in self.verdicts.items():
-            of, curve = worst(found), CURVES[name]
-            times = [t for each in found for t in each.recovered_s]
-            inside = {True: "yes", False: "no", None: "not given"}[of.ceased_inside]
-            alone = (_inside(*of_block) for of_block in of.settings.items() if curve.zones)
-            cells = {
-                "Verdict": of.verdict,
-                "Slowest recovery": max(times) if times and isfinite(max(times)) else None,
-                "Ceased inside": inside if of.verdict != "not required" else "",
-                "Why": of.why,
-                "Settings alone": "; ".join(alone),
-                "Status": "; ".join(filter(None, (curve.status, curve.note))),
-            }
-            for head, text in cells.items():
-                unit, form = ("s", "{:.4f}") if head == "Slowest recovery" else ("", "")
-                yield Figure(name, text, unit, quantity=head, pattern=form)
+        figures = tuple(_answer(cases[0], judged))
+        return Section("ride-through", title, figures, kept, ("ride-through",), self.notes)
 
 
-def _inside(block: str, found: Sequence[Inside]) -> str:
-    """Return the worst of where a block's settings transfer inside a curve."""
-    if not found:
-        return f"{block}: no stage inside"
-    worst_of = min(found, key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s))
-    return f"{block}: {worst_of}"
+VERDICTS = "Ride-through curves"
+"""Title of the table of verdicts."""
+DIGITS = 3
+"""Of powers and times in words: settings and the load are not known better."""
 
 
-def _name(case: Case) -> str:
-    depth = "" if case.residual_pu is None else f", {case.residual_pu:.2f} pu"
-    return f"{case.label} of the load{depth}" if case.label[:1] == "P" else f"{case.label}{depth}"
+def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
+    sums = case.sums()
+    load_mw, away_mw, latched_mw = (
+        sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
+    )
+    form = pattern_for([load_mw], DIGITS)
+    note = f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW ({case.name})" if load_mw else ""
+    yield Figure("Leaves, at most at a time", away_mw, "MW", note, pattern=form)
+    if away_mw > LEAST_MW:
+        longest_s = longest_away_s(case)
+        stays = latched_mw > LEAST_MW
+        yield Figure("Away without a break", longest_s, "s", "or longer" if stays else "",
+                     pattern=pattern_for([longest_s], DIGITS))  # fmt: skip
+        note = "no automatic return in the settings" if stays else ""
+        yield Figure("Still away at the end", latched_mw, "MW", note, pattern=form)
+    for word in VERDICT_WORDS:
+        if names := [name for name, of in judged.items() if of.verdict == word]:
+            yield Figure(f"Curves {word}", len(names), f"of {len(judged)}", ", ".join(names),
+                         pattern="{:.0f}")  # fmt: skip
+
+
+def _sums(cases: Iterable[Case]) -> Iterator[Figure]:
+    heads = {
+        "load_mw": "Load", "most_away_mw": "Away at a time", "transferred_mw": "Left, all dips",
+        "returned_mw": "Returned", "latched_mw": "Still away", "battery_mwh": "On battery",
+    }  # fmt: skip
+    for case in cases:
+        form = pattern_for([case.load_mw], DIGITS)
+        for key, value in case.sums().items():
+            unit, of = ("MWh", pattern_for([value], 2)) if key.endswith("mwh") else ("MW", form)
+            yield Figure(case.name, value, unit, quantity=heads[key], pattern=of)
+
+
+def _by_dip(case: Case) -> Iterator[Figure]:
+    sums: dict[tuple[int, str], float] = {}
+    form = pattern_for([case.load_mw], DIGITS)
+    for block, change, dip, mw in case.moves():
+        what = change.cause if change.what == "transfer" else "returns"
+        key = (dip, f"{block.name}: {what}")
+        sums[key] = sums.get(key, 0.0) + mw
+    for (dip, item), mw in sorted(sums.items(), key=lambda of: of[0][0]):
+        yield Figure(item, mw, "MW", quantity=f"Dip {dip}" if dip else "Before", pattern=form)
+
+
+def _judged(
+    judged: Mapping[str, Verdict], verdicts: Mapping[str, Iterable[Verdict]]
+) -> Iterator[Figure]:
+    for name, of in judged.items():
+        times = [t for each in verdicts[name] for t in each.recovered_s]
+        gone = any(inf in each.recovered_s[-1:] for each in verdicts[name])
+        slowest = "never" if gone else seconds(max((t for t in times if t < inf), default=nan))
+        inside = {True: "yes", False: "no", None: "not known"}[of.ceased_inside]
+        cells = {
+            "Verdict": of.verdict,
+            "Why": of.why,
+            "Slowest recovery": slowest,
+            "Ceased inside": inside if of.verdict != "not required" else "",
+        }
+        for head, text in cells.items():
+            yield Figure(name, text, quantity=head)
+
+
+def _alone(judged: Mapping[str, Verdict]) -> Iterator[Figure]:
+    for name, of in judged.items():
+        for block, found in of.settings.items() if CURVES[name].zones else ():
+            closest = min(
+                found, key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s),
+                default="stays on",
+            )  # fmt: skip
+            yield Figure(name, str(closest), quantity=block)
 
 
 def ride_through(
@@ -314,22 +361,23 @@ def ride_through(
                               load.series.step_s))  # fmt: skip
     assumed = [name for name, of in settings.items() if of.preset is not None]
     carried_s = run.scenario.site.ups_ride_through_s
-    longest_s = max(_longest_away_s(case) for case in cases)
+    longest_s = max(longest_away_s(case) for case in cases)
     notes = [
         "a screening at positive sequence: no phase jump, unbalance, harmonics or control of UPS",
         f"event: {event.source}",
         *(f"{name}: {of.source}" for name, of in settings.items() if of.source),
         *([f"study_assumption, not the site's own settings: {', '.join(assumed)}"] * bool(assumed)),
         *load.notes(),
-        f"curves: {SOURCE}",
-        BATTERY,
+        "on battery: energy until the end of the answer, without recharging after the return",
+        f"curves: {SOURCE}; the operator's own text decides",
+        *(f"{name}: {'; '.join(filter(None, (of.status, of.note)))}" for name, of in CURVES.items()),
     ]
     if carried_s is not None and longest_s > carried_s:
-        notes.append(f"away for {longest_s:,.3g} s or longer, the UPS carries {carried_s:g} s")
+        notes.insert(0, f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s")
     return Answer(event, tuple(cases), tuple(notes))
 
 
-def _longest_away_s(case: Case) -> float:
+def longest_away_s(case: Case) -> float:
     """Return the longest time that a block is away without a break."""
     of = case.course
     away = np.minimum(of.before_mw, of.after_mw) < of.without_mw - LEAST_MW

@@ -16,11 +16,13 @@ import numpy as np
 
 from diploee.dynamics.events import NORMAL_PU, Event
 from diploee.dynamics.machine import TIE_S, Response, Span, Voltage, joined
-from diploee.errors import Brief
+from diploee.errors import Brief, plural
 from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 from diploee.tables import Float64Array
 
 SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"
+ROCOF_S = 0.5
+"""Window of a rate of change of frequency: EirGrid's. ASSUMPTION: IESO's, too; linear between."""
 HIGHEST_PU = 1.2
 """ASSUMPTION: worst over-voltage of a zone without an upper edge."""
 
@@ -49,6 +51,7 @@ class Curve(Brief):
     level: float | None = None  # of the power without the event
     within_s: float = 0.0  # of the voltage being back above 0.9 pu
     counters: bool = True  # whether counting dips is allowed
+    rocof: float | None = None  # fastest change of the frequency to ride through [Hz/s]
     most_mw_per_min: float | None = None  # also on the restoration
     note: str = ""
 
@@ -72,10 +75,10 @@ CURVES: Mapping[str, Curve] = {
         NERC_HZ, 0.9, 3.0, most_mw_per_min=20.0,
         note="its 20 MW/min names restoration, too: small loads alone can meet both rules"),
     "ieso_3_0": Curve(
-        "version 3.0", level=1.0, within_s=1.0,
+        "version 3.0", level=1.0, within_s=1.0, rocof=5.0,
         note="no automatic return from backup without approval; RoCoF up to 5.0 Hz/s"),
     "eirgrid_mpid345": Curve(
-        "approved 2026-09-22 by a secondary source", level=0.9, within_s=0.5,
+        "approved 2026-09-22 by a secondary source", level=0.9, within_s=0.5, rocof=1.0,
         note="RoCoF up to 1 Hz/s over rolling 500 ms; a ramp to be agreed"),
     "aemc_draft_2026_03": Curve(
         "draft, minimum access; from 30 MW", level=0.9, within_s=1.0, note="90 to 110 %"),
@@ -99,10 +102,10 @@ class Inside(Brief):
 
     def __str__(self) -> str:
         if self.ridden_s == inf:
-            return f"{self.at_pu:g} pu trips, for ever required"
+            return f"leaves at {self.at_pu:g} pu, where it must stay for good"
         return (
-            f"{self.shortest_s * 1e3:,.2f} ms at {self.at_pu:g} pu trips, "
-            f"{self.ridden_s * 1e3:,.0f} ms required"
+            f"leaves on {1e3 * self.shortest_s:,.0f} ms at {self.at_pu:g} pu, "
+            f"must ride {1e3 * self.ridden_s:,.0f} ms"
         )
 
 
@@ -141,8 +144,27 @@ def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
     for of, level, side, most_s, unit in beyond:
         longest_s = max((span.end - span.start for span in of.beyond(level, side)), default=0.0)
         if longest_s > most_s + TIE_S:
-            return f"{longest_s:.3g} s {side} {level:g} {unit}, {most_s:g} s to be ridden"
+            beyond_it = {"under": "below", "over": "above"}[side]
+            asked = f"up to {most_s:g} s" if most_s else "nothing there"
+            return f"{seconds(longest_s)} {beyond_it} {level:g} {unit}; it asks for {asked}"
+    if event.frequency and curve.rocof is not None:
+        times, hz = np.array(event.frequency).T
+        ends = np.array([*times, *times + ROCOF_S])
+        now, before = (np.interp(at, times, hz) for at in (ends, ends - ROCOF_S))
+        fastest = float(np.abs(now - before).max()) / ROCOF_S
+        if fastest > curve.rocof + TIE_S:
+            return f"{fastest:.3g} Hz/s over {ROCOF_S:g} s; it asks for up to {curve.rocof:g}"
     return ""
+
+
+def rounded(value: float) -> str:
+    """Return a number to three digits: settings and the load are not known better."""
+    return f"{float(f'{value:.3g}'):,g}"
+
+
+def seconds(time_s: float) -> str:
+    """Return a time in words, or nothing for nan."""
+    return f"{rounded(time_s)} s" if time_s == time_s else ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +203,8 @@ class Course(Brief):
         return float(min(max(at, first_s), end_s))
 
 
-_ORDER = ("not met", "inconclusive", "met", "not required")
+VERDICT_WORDS = ("not met", "inconclusive", "met", "not required")
+"""Verdicts, the worst first."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +218,11 @@ class Verdict(Brief):
     # Where settings transfer inside, by block, without any series
     settings: Mapping[str, list[Inside]] = field(default_factory=dict)
 
+    @property
+    def rank(self) -> int:
+        """Its place among `VERDICT_WORDS`."""
+        return VERDICT_WORDS.index(self.verdict)
+
 
 def verdict(
     curve: Curve,
@@ -206,7 +234,7 @@ def verdict(
     """Return the verdict of a curve on a site's answer."""
     settings = {name: static_check(curve, of) for name, (of, _) in blocks.items()}
     found = [
-        ("not met", f"counter of dips in {name}, which is prohibited")
+        ("not met", f"{name} counts dips, which is prohibited")
         for name, (of, _) in blocks.items()
         if of.counter is not None and not curve.counters
     ]
@@ -220,16 +248,15 @@ def verdict(
         times = tuple(_recoveries(curve.level, voltage, course))
         found += _judged(curve, times, voltage)
     elif ceased and not found:
-        found.append(("inconclusive", "it ceases inside, and no recovery is given to judge it by"))
+        found.append(("inconclusive", "load leaves inside the curve, which says nothing of its return"))
     if curve.most_mw_per_min is not None:
         found += _restoration(curve.most_mw_per_min, course)
-    found = found or [("met", "stays throughout")]
-    kind = min((kind for kind, _ in found), key=_ORDER.index)
-    words = [text for of, text in found if of == kind]
+    found = found or [("met", "no load leaves")]
+    kind = min((kind for kind, _ in found), key=VERDICT_WORDS.index)
+    words = "; ".join(text for of, text in found if of == kind)
     if not curve.zones:
-        words.append("judged by its recovery alone, as no voltages were seen")
-    inside = ceased if curve.zones else None
-    return Verdict(kind, "; ".join(words), times, inside, settings)
+        return Verdict(kind, f"{words} (recovery alone)", times)
+    return Verdict(kind, words, times, ceased, settings)
 
 
 def _dips(voltage: Voltage) -> list[tuple[float, float]]:
@@ -247,18 +274,20 @@ def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[floa
 
 def _judged(curve: Curve, times: Sequence[float], voltage: Voltage) -> Iterator[tuple[str, str]]:
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
+    n = plural(len(times), "dip")
     dips = zip(times, _dips(voltage), strict=True)
     slow = [(took_s, after_s - back_s) for took_s, (back_s, after_s) in dips
             if took_s > within_s + TIE_S]  # fmt: skip
     late = [took_s for took_s, apart_s in slow if apart_s > within_s]
     if late:
         seen = [took_s for took_s in late if isfinite(took_s)]
-        at = f"{percent} after {max(seen):.4f} s" if seen else f"{percent} not before the next"
-        yield "not met", f"{len(late)} of {len(times)} dips: {at}, {within_s:g} s allowed"
+        at = f"in {seconds(max(seen))}" if seen else "by the next dip, or never"
+        back = f"{'back' if seen else 'not back'} to {percent} {at}"
+        yield "not met", f"{back}, {within_s:g} s allowed, after {len(late)} of {n}"
     if unseen := len(slow) - len(late):
-        yield "inconclusive", f"{unseen} of {len(times)} dips: the next comes within {within_s:g} s"
+        yield "inconclusive", f"the next dip comes within {within_s:g} s, after {unseen} of {n}"
     if not slow:
-        yield "met", f"{percent} within {within_s:g} s of each dip"
+        yield "met", f"back to {percent} within {within_s:g} s"
 
 
 def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
@@ -266,9 +295,9 @@ def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
     steepest = float(rise.max(initial=0.0)) * 60
     if steepest > 0:
         kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
-        yield kind, f"restoration at {steepest:,.0f} MW/min, {most:g} allowed"
+        yield kind, f"restores {rounded(steepest)} MW/min, {most:g} allowed"
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of several verdicts of one curve."""
-    return min(verdicts, key=lambda of: _ORDER.index(of.verdict))
+    return min(verdicts, key=lambda of: of.rank)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from diploee.annexes import annex
 from diploee.dynamics.machine import Voltage
-from diploee.errors import Brief, InputError, one_of, shown
+from diploee.errors import Brief, InputError, did_you_mean, one_of, shown
 from diploee.model import Registry
+from diploee.tables import Float64Array
 
 NORMAL_PU = (0.9, 1.1)
 """Voltages that no curve calls a disturbance."""
-
-SAME_PU = 1e-6
-"""Voltages closer than this are one; a measured wave's RMS varies by its rounding."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,10 @@ EVENTS: Registry[Event] = Registry(
 
 
 def load_event(name: str) -> Event:
-    """Return an event that ships, or of a CSV file ``t_s,voltage_pu[,frequency_hz]``.
+    """Return an event that ships, or that of a table ``t_s,voltage_pu[,frequency_hz]``.
 
     Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is sampled at
-    even steps, of its amplitude, at 60 Hz: its RMS over a cycle, renewed each half, isn't filtered
-    again.
+    even steps, of its amplitude: its RMS over a cycle, renewed each half, isn't filtered again.
 
     Raises
     ------
@@ -79,58 +76,23 @@ def load_event(name: str) -> Event:
     """
     if name in EVENTS:
         return EVENTS[name]
-    path = Path(name)
-    if not path.is_file():
+    if not Path(name).is_file():
         raise InputError(
-            f"--event: {shown(name)} is no file, and no event that ships (have: {one_of(EVENTS)})"
+            f"--event: {shown(name)} is neither a file nor an event by name, expected "
+            f"{one_of(EVENTS)} or a file{did_you_mean(name, EVENTS)}"
         )
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: no CSV file ({error})") from None
-    heads = list(rows[0]) if rows else []
-    given = next((name for name in ("voltage_pu", "waveform_pu") if name in heads), None)
-    if "t_s" not in heads or given is None:
-        raise InputError(
-            f"{path}: needs a head t_s,voltage_pu[,frequency_hz] and rows, found {shown(heads)}"
-        )
-    columns = {}
-    for head in ("t_s", given, *(["frequency_hz"] if "frequency_hz" in heads else [])):
-        columns[head] = np.empty(len(rows))
-        for i, row in enumerate(rows):
-            try:
-                columns[head][i] = float(row[head])
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"{path}:{i + 2} {head}: must be a number, found {shown(row[head])}"
-                ) from None
-        if not np.isfinite(columns[head]).all():
-            raise InputError(f"{path}: column '{head}' must hold finite numbers")
-    times, values = columns["t_s"], columns[given]
-    if (np.diff(times) <= 0).any():
-        at = int(np.argmax(np.diff(times) <= 0)) + 3
-        raise InputError(f"{path}: row {at}: t_s must rise from row to row")
-    if given == "waveform_pu":
-        times, values = half_cycle_rms(times, values)
-    elif (values < 0).any():
-        raise InputError(f"{path}: voltage_pu must be 0 or more, found {values.min():g}")
-    keep = np.concatenate([[True], np.abs(np.diff(values)) > SAME_PU])
-    series = Voltage(tuple(times[keep].tolist()), tuple(values[keep].tolist()),
-                     given == "waveform_pu")  # fmt: skip
-    frequency = columns.get("frequency_hz", np.empty(0))
-    stamps = zip(columns["t_s"].tolist(), frequency.tolist(), strict=False)
-    return Event(path.name, f"user's file {path.name}", series=series, frequency=tuple(stamps))
+    found: Event = annex("read_event")(Path(name))
+    return found
 
 
 def half_cycle_rms(
-    time_s: np.ndarray, wave: np.ndarray, hz: float = 60.0
-) -> tuple[np.ndarray, np.ndarray]:
+    time_s: Float64Array, wave: Float64Array, hz: float
+) -> tuple[Float64Array, Float64Array]:
     """Return the RMS over a cycle, renewed each half cycle at its end, and its stamps.
 
     IEC 61000-4-30's Urms(1/2), from memory; 1 is the RMS of a wave of amplitude 1.
     """
     n = round(1 / hz / np.diff(time_s).mean())
     energy = np.concatenate([[0.0], np.cumsum(wave**2)])
-    ends = np.arange(n, wave.size + 1, max(n // 2, 1))
+    ends = np.arange(n, wave.size + 1, n // 2)
     return time_s[0] + ends / n / hz, np.sqrt(2 * (energy[ends] - energy[ends - n]) / n)

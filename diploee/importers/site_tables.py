@@ -1,4 +1,4 @@
-"""Small tables of a site: points of measured cooling power, and Q(P) of an export."""
+"""Small tables of a site: measured cooling power, Q(P) of an export, and a voltage over time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from diploee.dynamics.events import Event, half_cycle_rms
+from diploee.dynamics.machine import Voltage
 from diploee.errors import InputError
 from diploee.facility.cooling_table import LIMITS, Point
 from diploee.outputs.export.series import HEADER, ReactiveTable
@@ -34,3 +36,48 @@ def read_reactive_table(path: Path) -> ReactiveTable:
         raise InputError(f"{path}: a Q(P) table needs two rows or more, found {len(table)}")
     fail_values(table, HEADER[0], np.diff(p_mw, prepend=-np.inf) > 0, "more than in the row before")
     return ReactiveTable(path, p_mw, q_mvar)
+
+
+EVENT = {
+    "t_s": Number(may_miss=False),
+    "voltage_pu": Number(2.0, 0.0, may_miss=False),
+    "waveform_pu": Number(10.0, may_miss=False),
+    "frequency_hz": Number(100.0, above=0.0, may_miss=False),
+}
+SAME_PU = 1e-6
+"""Voltages closer than this are one; a measured wave's RMS varies by its rounding."""
+LEAST_SAMPLES = 8
+"""ASSUMPTION: samples of a cycle from which on an RMS is one."""
+
+
+def read_event(path: Path) -> Event:
+    """Read a table of a voltage or its wave, and the frequency, over time."""
+    what = "a table 't_s,voltage_pu[,frequency_hz]'"
+    sheet = read_sheet(path, what)
+    of = "waveform_pu" if sheet.layout.has("waveform_pu") else "voltage_pu"
+    has_hz = sheet.layout.has("frequency_hz")
+    names = ("t_s", of, *(["frequency_hz"] if has_hz else []))
+    table = sheet.read(names, what)
+    if not len(table):
+        raise InputError(f"{path}: has no rows, expected a voltage from each time on")
+    stamps, values, *hz = (numbers(table, name, EVENT[name]) for name in names)
+    steps = np.diff(stamps)
+    fail_values(table, "t_s", np.diff(stamps, prepend=-np.inf) > 0, "more than in the row before")
+    frequency = tuple(zip(stamps.tolist(), *(of_hz.tolist() for of_hz in hz), strict=True))
+    if of == "waveform_pu":
+        nominal_hz = hz[0][0] if hz else 60.0
+        longest_s = 1 / nominal_hz / LEAST_SAMPLES
+        if steps.sum() < 1 / nominal_hz or steps.max() > longest_s or np.ptp(steps) > longest_s / 9:
+            raise InputError(
+                f"{path}: column 'waveform_pu' must be a cycle or more in even steps of at most "
+                f"{1e3 * longest_s:.3g} ms; give 'voltage_pu', the RMS, for what is coarser"
+            )
+        stamps, values = half_cycle_rms(stamps, values, nominal_hz)
+    keep = np.abs(np.diff(values, prepend=np.inf)) > SAME_PU
+    return Event(
+        path.name,
+        f"your file {path.name}",
+        series=Voltage(tuple(stamps[keep].tolist()), tuple(values[keep].tolist()),
+                       of == "waveform_pu"),
+        frequency=frequency if has_hz else (),
+    )  # fmt: skip

@@ -21,6 +21,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
+from diploee.dynamics.answer import VERDICTS
 from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
@@ -83,7 +84,6 @@ _VOLTAGE = {
     "grid.voltage_change.steps.1%.most_per_hour": "Most steps of 1 % in an hour",
     "grid.voltage_change.flicker_pst": "Flicker of separate steps, estimate",
 }
-_BRIEF = ("Verdict", "Slowest recovery", "Ceased inside")
 _NOT_THERE = "not in the run's metrics"
 _DEMAND = "grid.maximum_demand.intervals.15min"
 _ACTIVE = {
@@ -165,9 +165,8 @@ def _section(id_: str, title: str, found: Iterator[Figure], note: str = "") -> S
 def _ride_through(run: Run) -> Section:
     """Return the answer to the event that ships, and the verdicts in a word."""
     section = run.ride_through.section()
-    tables = (section.tables[0], section.tables[-1])
-    brief = tuple(f for f in tables[1].figures if f.quantity in _BRIEF)
-    return replace(section, tables=(tables[0], replace(tables[1], figures=brief)), charts=())
+    kept = tuple(table for table in section.tables if table.title == VERDICTS)
+    return replace(section, tables=kept, charts=())
 
 
 _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}

@@ -6,6 +6,8 @@ import numpy as np
 
 from diploee.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour, dash
 from diploee.dynamics import Answer
+from diploee.dynamics.answer import AFTER_S
+from diploee.dynamics.curves import seconds
 
 
 def ride_through_chart(answer: Answer) -> Chart:
@@ -13,23 +15,29 @@ def ride_through_chart(answer: Answer) -> Chart:
     labels = list(dict.fromkeys(case.label for case in answer.cases))
     label = labels[len(labels) // 2]
     cases = [case for case in answer.cases if case.label == label]
+    ends_s = max(case.course.ends_s[-1] for case in cases)
+    shown_s = min(ends_s, cases[0].voltage.time_s[-1] + AFTER_S)
+    later = f" What goes on until {seconds(ends_s)} isn't shown." if ends_s > shown_s else ""
     volts, power = list[Line](), list[Line]()
     for k, case in enumerate(cases):
         name = "" if case.residual_pu is None else f"{case.residual_pu:.2f} pu"
-        ends = (*case.voltage.time_s[1:], case.course.ends_s[-1])
+        ends = (*case.voltage.time_s[1:], min(case.course.ends_s[-1], shown_s))
         times = np.column_stack([case.voltage.time_s, ends]).ravel()
         pu, dashed = np.repeat(case.voltage.pu, 2), dash(7 * k)
         volts.append(Line(times, pu, name or "voltage", colour(k), "pu", dash=dashed))
         times, *powers = case.course.corners
-        load, without = (power_mw.sum(axis=0) for power_mw in powers)
+        kept = times <= shown_s
+        times = times[kept]
+        load, without = (power_mw.sum(axis=0)[kept] for power_mw in powers)
         if not k:
             power.append(Line(times, without, "without the event", MUTED, "MW", dash="dash"))
         power.append(Line(times, load, name or "load", colour(k), "MW", dash=dashed))
     time = Axis("Time since the event's start [s]")
     return Chart(
         "ride-through",
-        f"Load through {answer.event.name}, {label}",
-        "Lines are exact between their corners; the voltage is held between its stamps.",
+        f"Load through {answer.event.name}, {cases[0].at:%Y-%m-%d %H:%M}"
+        + f", {label} of the load" * (label[:1] == "P"),
+        f"Above the voltage, below the load with and without the event.{later}",
         (
             Panel(time, Axis("Voltage [pu]", from_zero=True), tuple(volts), "Voltage", wide=True),
             Panel(time, Axis("Load [MW]", from_zero=True), tuple(power), "Load", wide=True),

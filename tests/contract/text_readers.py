@@ -17,7 +17,7 @@ from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import WattAMeterLog, import_wattameter, parse_log
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
-from diploee.importers.site_tables import read_cooling_points, read_reactive_table
+from diploee.importers.site_tables import read_cooling_points, read_event, read_reactive_table
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.neighbours.openg2g import TrainingTrace
@@ -167,6 +167,9 @@ OTHERS = (
         "cooling.csv",
         "temperature_c,load,cooling_ratio\n0,0.5,0.05\n0,1,0.06\n25,0.5,0.2\n25,1,0.25\n",
         read_cooling_points,
+    ),
+    TextReader(
+        "event", "e.csv", "t_s,voltage_pu,frequency_hz\n0,1,60\n1,0.4,59.9\n2,1,60\n", read_event
     ),
     TextReader("reactive", "q.csv", "p_mw,q_mvar\n0,-0.1\n0.5,0\n1,0.25\n", read_reactive_table),
 )

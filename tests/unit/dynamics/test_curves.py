@@ -80,7 +80,7 @@ def test_caiso_s_two_rules_meet_for_small_loads_alone():
     assert judged("caiso_straw_2026_06", PERC1, dip(0.066, 0.40), mw=0.3).verdict == "met"
     found = judged("caiso_straw_2026_06", PERC1, dip(0.066, 0.40))
     assert found.verdict == "not met"
-    assert "restoration" in found.why
+    assert "restores 6,000 MW/min, 20 allowed" in found.why
     assert found.recovered_s[0] < 3
 
 
@@ -108,6 +108,26 @@ def test_a_disturbance_beyond_the_curve_is_not_required(voltage, frequency):
 def test_a_frequency_within_its_time_is_required():
     frequency = ((0.0, 60.0), (1.0, 58.0), (299.0, 60.0))
     assert judged("ercot_nogrr282", PERC1, dip(0.05, 0.4), frequency).verdict == "met"
+
+
+@pytest.mark.parametrize(
+    ("curve", "hz", "word"),
+    [
+        ("eirgrid_mpid345", 59.49, "not required"), ("eirgrid_mpid345", 59.5, "met"),
+        ("ieso_3_0", 57.4, "not required"), ("ieso_3_0", 57.6, "met"),
+        ("ercot_nogrr282", 59.0, "met"),
+    ],
+)  # fmt: skip
+def test_a_frequency_that_changes_faster_than_a_curve_asks_is_not_required(curve, hz, word):
+    stays = RideThrough(preset="rides_ercot")
+    frequency = ((0.0, 60.0), (1.0, 60.0), (1.5, hz), (3.0, hz))
+    assert judged(curve, stays, dip(0.05, 0.4), frequency).verdict == word
+
+
+def test_a_slow_change_of_frequency_is_ridden_through_whatever_its_size():
+    slow = tuple((0.25 * k, 60 - 0.2 * k) for k in range(12))
+    stays = RideThrough(preset="rides_ercot")
+    assert judged("eirgrid_mpid345", stays, dip(0.05, 0.4), slow).verdict == "met"
 
 
 def test_ceasing_under_a_curve_without_a_recovery_is_inconclusive():

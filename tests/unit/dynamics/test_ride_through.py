@@ -16,6 +16,7 @@ from command_line import call
 from diploee.dynamics import EVENTS, ride_through
 from diploee.dynamics import answer as answer_module
 from diploee.dynamics.events import load_event
+from diploee.dynamics.machine import Voltage
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.scenario.ride_through import RideThrough
@@ -142,8 +143,10 @@ def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path
     done = call("ride-through", run.folder, "--event", EVENT, *words, "--out", out,
                 "--picture", picture)  # fmt: skip
     assert done.code == 0, done.err
+    assert done.out.startswith(f"Ride-through: {EVENT}")
+    assert done.out.index("Leaves, at most") < done.out.index("By load and depth")
     assert "dip 3 within 60 s" in done.out
-    assert "counter of dips in it, which is prohibited" in done.out
+    assert "it counts dips, which is prohibited" in done.out
     assert "study_assumption" in pq.read_schema(out).metadata[b"diploee.notes"].decode()
     assert picture.read_text("utf-8").startswith("<svg")
     found = json.loads(call("ride-through", run.folder, "--event", EVENT, *words, "--json",
@@ -251,13 +254,18 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            ("t_s,v\n0,1\n", "needs a head"),
-            ("", "needs a head"),
-            ("t_s,voltage_pu\n0,1\n0,0.4\n", "row 3: t_s must rise"),
-            ("t_s,voltage_pu\n0,1\n1,x\n", "3 voltage_pu: must be a number, found 'x'"),
-            ("t_s,voltage_pu\n0,1\n1\n", "3 voltage_pu: must be a number, found"),
-            ("t_s,voltage_pu\n0,1\n1,nan\n", "finite"),
-            ("t_s,voltage_pu\n0,1\n1,-0.1\n", "0 or more"),
+            ("t_s,v\n0,1\n", "dips.csv:1: column 'voltage_pu' is missing, expected once in"),
+            ("", "is empty"),
+            ("t_s,voltage_pu\n", "has no rows"),
+            ("t_s,voltage_pu\n0,1\n0,0.4\n", "dips.csv:3: column 't_s' is '0'"),
+            ("t_s,voltage_pu\n0,1\n1,x\n", "dips.csv:3: column 'voltage_pu' is 'x', expected a"),
+            ("t_s,voltage_pu\n0,1\n1\n", "dips.csv:3: 1 field, expected 2"),
+            ("t_s,voltage_pu\n0,1\n1,0.4,60\n", "dips.csv:3: 3 fields, expected 2"),
+            ("t_s,voltage_pu\n0,1\n1,nan\n", "dips.csv:3: column 'voltage_pu' is 'nan'"),
+            ("t_s,voltage_pu\n0,1\n1,-0.1\n", "'-0.1', expected a number of 0 or more up to 2"),
+            ("t_s,voltage_pu\n0,100\n1,40\n", "expected a number of 0 or more up to 2"),
+            ("t_s,voltage_pu,frequency_hz\n0,1,0\n", "expected a number above 0 up to 100"),
+            ("t_s,waveform_pu\n0,1\n1,0.4\n", "a cycle or more in even steps of at most 2.08 ms"),
         ],
     )
     def test_a_bad_file_is_refused_in_one_line(self, tmp_path: Path, text: str, why: str):
@@ -267,8 +275,19 @@ class TestEvents:
             load_event(str(file))
 
     def test_an_unknown_event_names_those_there_are(self):
-        with pytest.raises(InputError, match=EVENT):
-            load_event("nerc_2025")
+        with pytest.raises(InputError, match=f"expected '{EVENT}' or a file; did you mean"):
+            load_event("nerc_2024")
+
+    def test_a_table_may_have_other_separators(self, tmp_path: Path):
+        file = tmp_path / "dips.csv"
+        file.write_text("t_s;voltage_pu\n0;1\n1;0.4\n2;1\n", "utf-8")
+        assert load_event(str(file)).series == Voltage((0.0, 1.0, 2.0), (1.0, 0.4, 1.0))
+
+    def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path: Path):
+        t = np.arange(0, 0.2, 1e-4)
+        rows = "".join(f"{a:.4f},{np.sin(100 * np.pi * a):.9f},50\n" for a in t)
+        (tmp_path / "w.csv").write_text(f"t_s,waveform_pu,frequency_hz\n{rows}", "utf-8")
+        assert load_event(str(tmp_path / "w.csv")).series.pu == pytest.approx([1.0])
 
     def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run: Run):
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
