@@ -92,7 +92,7 @@ def write_pscad(request: ExportRequest) -> Written:
 
 
 def _pscad_row(t: float, values: list[float]) -> str:
-    return "  ".join([f"{t:.6f}", *(f"{value:.9E}" for value in values)]) + "\n"
+    return "  ".join([f"{t:.6f}", *(f"{value:.6E}" for value in values)]) + "\n"
 
 
 MOST_SAMPLES = 999_999

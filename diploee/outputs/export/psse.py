@@ -231,15 +231,16 @@ def _perc1(window: _Window) -> Written:
     changed, notes = _perc1_of(request.run.scenario.facility.ride_through or {}, window, of)
     values |= changed
     nominal = {
-        name: None if power is None else power[window.studied] / BASE_MVA
+        name: None if power is None else round(float(power[window.studied]) / BASE_MVA, 8)
         for name, power in (("Pnom", window.p_mw), ("Qnom", window.q_mvar))
     }
     text = json.dumps(values | nominal, indent=2)
     (request.path / "perc1.json").write_text(f"{text}\n", encoding="ascii")
     files = {"perc1.json": f"PERC1 by name; Pnom, Qnom: pu of {BASE_MVA:g} MVA at {window.when}"}
     if options.perc1_head is not None:
-        numbers = " ".join(f"{value:.10g}" for value in values.values())
-        record = f"{options.bus_number} {options.perc1_head} {numbers} /\n"
+        numbers = [f"{value:.10g}" for value in values.values()]
+        rows = (f"\n  {' '.join(numbers[k : k + 10])}" for k in range(0, len(numbers), 10))
+        record = f"{options.bus_number} {options.perc1_head}{''.join(rows)} /\n"
         (request.path / "perc1.dyr").write_text(record, encoding="ascii")
         files["perc1.dyr"] = "PERC1 with the head given, its 30 parameters in PowerWorld's order"
         notes.append("perc1.dyr: no record of PERC1 was seen; its head is --perc1-head as given")
@@ -249,20 +250,23 @@ def _perc1(window: _Window) -> Written:
 def _perc1_of(
     settings: dict[str, RideThrough], window: _Window, of: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
-    """Return parameters from the settings that fit PERC1 best, and every setting that is lost."""
+    """Return parameters of the stage that takes off the most load, and every setting lost."""
     first = {name: found for name, block in settings.items() if (found := _first_stage(block))}
     if not first:
         return {}, ["defaults of PowerWorld, as facility.ride_through has no under-voltage stage"]
-    chosen = max(first, key=lambda name: (*first[name][:2], name))
+    mw = window.parts_mw(of)
+
+    def load_mw(name: str) -> float:
+        return settings[name].share * mw.get(settings[name].of or name, mw["it"])
+
+    chosen = max(first, key=lambda name: (first[name][0] * load_mw(name), first[name][1], name))
     block, stage = settings[chosen], first[chosen][2]
 
     def kind(name: str) -> tuple[Any, ...]:
         return first[name][2], *(getattr(settings[name], of) for of in _ALIKE)
 
     obey = [name for name in first if kind(name) == kind(chosen)]
-    mw = window.parts_mw(of)
-    whole = mw["it"] + mw["motors"] + mw["rest"]
-    load = sum(settings[name].share * mw.get(settings[name].of or name, mw["it"]) for name in obey)
+    whole, load = mw["it"] + mw["motors"] + mw["rest"], sum(load_mw(name) for name in obey)
     back = block.recovery
     returns = back is not None and back.automatic
     ramp_s = NEVER_S if back is None else back.ramp_s
@@ -280,7 +284,7 @@ def _perc1_of(
         lost += [f"{name}: manual reset"] * (other.manual_reset_s is not None)
         lost += [f"{name}: no automatic return, here after {NEVER_S:g} s"] * (not returns)
     values = {
-        "Fcease": stage.fraction * load / whole if whole else 0.0,
+        "Fcease": round(stage.fraction * load / whole, 6) if whole else 0.0,
         "Vcease": stage.voltage_pu, "Tcease": stage.time_s, "Tdelay": block.delay_s,
         "Vrecon": max(stage.voltage_pu, 0.6) if back is None else back.voltage_pu,
         "Trecon": back.time_s if back is not None and returns else NEVER_S,

@@ -192,6 +192,16 @@ def test_perc1_takes_the_stage_that_trips_first_and_lists_what_is_lost(run, tmp_
         assert words in lost
 
 
+def test_perc1_takes_the_block_of_the_most_load_before_the_one_that_trips_first(run, tmp_path):
+    quick, slow = (
+        RideThrough(preset="oem_like", stages=[{"voltage_pu": 0.7, "time_s": t}])
+        for t in (0.01, 0.1)
+    )
+    place, told = psse(with_settings(run, motors=quick, it=slow), tmp_path / "psse", "perc1")
+    assert json.loads((place / "perc1.json").read_text())["Tcease"] == 0.1
+    assert any("lost: motors: all" in note for note in told["notes"])
+
+
 def test_perc1_of_like_settings_for_all_parts_is_of_the_whole_load(run, tmp_path):
     alike = RideThrough(preset="perc1")
     settled = with_settings(run, it=alike, motors=alike, rest=alike)
