@@ -43,8 +43,6 @@ COMMANDS = {
     "Research": {
         "sweep": "sweep:sweep_command",
         "ensemble": "sweep:ensemble_command",
-        "recurring": "zeus:zeus_command",
-        "training-trace": "benchmark:training_trace",
         "serving-trace": "benchmark:serving_trace",
         "schema": "schema:schema",
     },

@@ -1,8 +1,9 @@
-"""`diploee fit-models`, `training-trace` and `serving-trace`: load from benchmarks and laws."""
+"""`diploee fit-models` and `serving-trace`: load from benchmarks and laws."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,6 @@ from diploee.cli.options import (
     Force,
     Json,
     ToLibrary,
-    naming_options,
     options,
     place_option,
     print_result,
@@ -20,13 +20,7 @@ from diploee.cli.options import (
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of
 from diploee.importers import read_request_trace
 from diploee.loads.services.power_law import served_profile
-from diploee.model import Model
-from diploee.neighbours.openg2g import (
-    LogisticModelStore,
-    TrainingTrace,
-    TrainingTraceParams,
-    load_specs,
-)
+from diploee.neighbours.openg2g import LogisticModelStore, load_specs
 from diploee.neighbours.openg2g.compiled import ModelFits
 from diploee.neighbours.openg2g.measurements import BenchmarkSource
 from diploee.neighbours.openg2g.sources import (
@@ -89,35 +83,6 @@ def fit_models(
         raise ScenarioError(list(problems))
 
 
-def training_trace(
-    out: ToLibrary,
-    n_nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the job.")] = 16,
-    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of each node.")] = 4,
-    workload: Annotated[
-        str, typer.Option(help="Workload, as scenarios name it.")
-    ] = "synthetic_training",
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A parameter, such as high_power_w=600; may be repeated.",
-        ),
-    ] = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Make a synthetic power profile of a training job, with plateaus, noise and dips."""
-    trace = TrainingTrace.generate(_params(parameters or ()))
-    with naming_options(n_nodes="--nodes", gpus_per_node="--gpus-per-node"):
-        profile = trace.profile(n_nodes, gpus_per_node, workload=workload)
-    place = add_profile(profile, out, force)
-    duration_s, mean_w = profile.duration_ms / 1000, profile.mean_power_w
-    content = {"written": [place], "duration_s": duration_s, "mean_power_w": mean_w}
-    words = f"{place}: {duration_s:,.1f} s, mean {mean_w / 1000:,.2f} kW"
-    print_result(content, [words], as_json=as_json)
-
-
 def serving_trace(
     trace: Annotated[
         Path, typer.Argument(help="Request trace with the tokens of prompts and answers.")
@@ -143,7 +108,7 @@ def serving_trace(
     Sequences in flight in steps of 0.1 s, by the prefill rate and the time per
     token that you give, and their power by the law of size (experimental).
     """
-    law = _params(parameters or (), PowerLaw)
+    law = _law(parameters or ())
     requests = read_request_trace(trace, requests=True).requests
     profile = served_profile(law, requests, n_nodes, workload)
     place = add_profile(profile, out, force)
@@ -154,18 +119,18 @@ def serving_trace(
     print_result(content, [words], as_json=as_json)
 
 
-def _params(texts: list[str] | tuple[str, ...], of: type[Model] = TrainingTraceParams) -> Any:
+def _law(texts: Sequence[str]) -> PowerLaw:
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        known = list(of.model_fields)
+        known = list(PowerLaw.model_fields)
         if not equals or key not in known:
             raise InputError(
                 f"--set {text}: expected KEY=VALUE with a key of {one_of(known)}"
                 f"{did_you_mean(key, known)}"
             )
         values[key] = read_value(value, f"--set {key}")
-    return checked(values, of, lambda place: f"--set {'.'.join(map(str, place))}".rstrip())
+    return checked(values, PowerLaw, lambda place: f"--set {'.'.join(map(str, place))}".rstrip())
 
 
 def _source(name: SourceName, path: Path | None) -> BenchmarkSource:

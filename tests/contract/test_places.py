@@ -74,7 +74,6 @@ EXPORTS = ("csv", "opendss", "pypsa", "pandapower", "psse", "pjm-lla")
 
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
-TRACE = "training-trace --set duration_s=60 --out {root}/lib"
 SERVED = "serving-trace {site}/azure.csv --out {root}/lib" + "".join(
     f" --set {key}={value}"
     for key, value in {
@@ -113,7 +112,6 @@ COMMANDS = {
         "profiles record --workload x --id x --out {root}/lib -- true", "--nodes 2"
     ),
     "profiles show": Command(SHOW, slow=True),
-    "training-trace": Command(TRACE, "--gpus-per-node 2"),
     "serving-trace": Command(SERVED, "--nodes 2"),
     "fit-models": Command(CACHED, force=False, refuses=False),
     "report": Command(REPORT, refuses=False, slow=True),
@@ -288,7 +286,6 @@ READING = (
     "profiles check {site}/library",
     "profiles compare {site}/library {site}/library",
     "weather {site}/weather.epw",
-    "recurring --recurrences 2 --seeds 1",
 )
 """Commands that print a result, beside those that write one."""
 NO_RESULT = {"scenarios show", "schema", "profiles record", "studio"}

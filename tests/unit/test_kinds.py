@@ -118,7 +118,6 @@ def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:
         ("export", FORMATS),
         ("fit", JOB_LOG_FORMATS),
         ("fit-requests", TRACE_FORMATS),
-        ("recurring", [*BATCH_SIZE_OPTIMIZERS, *POWER_LIMIT_OPTIMIZERS]),
     ],
 )
 def test_the_help_of_a_command_lists_every_name(

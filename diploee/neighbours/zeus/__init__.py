@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from diploee.neighbours.zeus.simulator import simulate_groups as simulate_groups
     from diploee.neighbours.zeus.simulator import simulate_sequence as simulate_sequence
-    from diploee.neighbours.zeus.simulator import summarize as summarize
     from diploee.neighbours.zeus.traces import TrainingTraces as TrainingTraces
     from diploee.neighbours.zeus.traces import chosen_workloads as chosen_workloads
     from diploee.neighbours.zeus.traces import read_groups as read_groups

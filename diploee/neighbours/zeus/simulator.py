@@ -20,13 +20,11 @@ import numpy as np
 import pandas as pd
 
 from diploee.errors import WorkloadError
-from diploee.model import Kind
 from diploee.neighbours.zeus.optimizers import Setting
 from diploee.neighbours.zeus.traces import submissions_of
 from diploee.neighbours.zeus.workload import (
     TrainingWorkload,
     cost_per_epoch_j,
-    default_pair,
     oracle_pair,
 )
 from diploee.progress import stage
@@ -65,9 +63,6 @@ COLUMNS = {
 }
 """Of a frame of runs: times, energies and costs are scaled by the runtime ratio."""
 
-SETTLED_FROM = 30
-"""Recurrences of a recurring job after which its costs are compared with the oracle's."""
-
 
 def check_limit(spec: ZeusSpec, workload: TrainingWorkload) -> None:
     """Raise `WorkloadError` if a fixed limit was not measured for each batch size in use.
@@ -79,24 +74,6 @@ def check_limit(spec: ZeusSpec, workload: TrainingWorkload) -> None:
         rows = [workload.default_row] if is_default else range(workload.batch_sizes.size)
         for row in rows:
             workload.check_limit(row, spec.limit)
-
-
-def settings_of(spec: ZeusSpec) -> dict[str, Any]:
-    """Return the knobs as plain values, for the metadata of a result."""
-    return {
-        "batch_size_optimizer": _plain(spec.batch_size_optimizer),
-        "power_limit_optimizer": spec.limit
-        if isinstance(spec.limit, float)
-        else _plain(spec.limit),
-        "eta": spec.eta,
-        "beta": spec.beta,
-    }
-
-
-def _plain(optimizer: Kind) -> Any:
-    """Return an optimizer by its name, with the keys that are not its defaults where there are."""
-    changed = optimizer.model_dump(mode="json", exclude_defaults=True)
-    return {"kind": optimizer.kind, **changed} if changed else optimizer.kind
 
 
 @dataclass(frozen=True)
@@ -419,7 +396,7 @@ def simulate_sequence(
     pandas.DataFrame
         A row for each run, ordered by seed, workload and recurrence: `workload` and `group` by
         name, seed, recurrence and attempt, start, run time, energy, cost and regret, batch size and
-        power limit, and how it ended. Its `attrs` have what it was simulated with.
+        power limit, and how it ended.
 
     Raises
     ------
@@ -448,19 +425,16 @@ def simulate_groups(
     Parameters
     ----------
     workloads : sequence of TrainingWorkload
-        What to simulate; recurrences of other datasets are left out and counted in the `attrs`.
+        What to simulate; recurrences of other datasets are left out.
     groups : pandas.DataFrame
         Starts, ends and runtime ratios, as `read_groups` returns them.
     spec, seeds
         As for `simulate_sequence`, which says what is returned and refused; so is a trace of which
         no group trains one of the workloads.
     """
-    submissions, n_other = submissions_of(groups, workloads)
+    submissions, _ = submissions_of(groups, workloads)
     _check_size(len(submissions), seeds)
-    counts = {"recurrences_of_other_datasets": n_other}
-    return _histories(
-        workloads, submissions, spec, seeds, list(groups.group.cat.categories), **counts
-    )
+    return _histories(workloads, submissions, spec, seeds, list(groups.group.cat.categories))
 
 
 def _check_size(n_rows: int, seeds: Sequence[int]) -> None:
@@ -477,79 +451,10 @@ def _histories(
     spec: ZeusSpec,
     seeds: Sequence[int],
     groups: list[str] | None = None,
-    **counts: int,
 ) -> pd.DataFrame:
     runs = (Simulation(workloads, spec, seed, group_names=groups) for seed in seeds)
     table = pd.concat([run.advance(submissions) for run in runs], ignore_index=True)
     names = [workload.name for workload in workloads]
     for name, labels in (("workload", names), ("group", groups or names)):
         table[f"{name}_id"] = pd.Categorical.from_codes(table[f"{name}_id"], pd.Index(labels))
-    table = table.rename(columns={"workload_id": "workload", "group_id": "group"})
-    table.attrs.update(settings_of(spec), gpu=workloads[0].gpu, **counts)
-    return table
-
-
-@dataclass(frozen=True)
-class WorkloadSummary:
-    """One workload of a simulation, all its recurring jobs and seeds together."""
-
-    workload: str
-    n_recurrences: int
-    # Mean cost from the 31st recurrence of a job on, over the oracle's expected cost, both for the
-    # same runtime ratios; None where no job recurs that often
-    settled_cost_ratio: float | None
-    # Sum over all runs, those that failed too, over that of the default pair's expectation
-    cost_ratio: float
-    energy_ratio: float
-    time_ratio: float
-    stopped_fraction: float  # of all runs, 0-1
-    converged_fraction: float
-    batch_size: int  # what the last quarter of each job's recurrences took most often
-    power_limit_w: float  # what those with this batch size took most often
-    oracle_batch_size: int
-    oracle_power_limit_w: float
-
-
-def summarize(
-    workloads: Sequence[TrainingWorkload], recurrences: pd.DataFrame, eta: float
-) -> list[WorkloadSummary]:
-    """Sum up a simulation by workload, without those that never recurred.
-
-    Parameters
-    ----------
-    workloads : sequence of TrainingWorkload
-        Those that were simulated.
-    recurrences : pandas.DataFrame
-        The result.
-    eta : float
-        Weight of the energy in its costs.
-    """
-    tables = [(each, recurrences[recurrences.workload == each.name]) for each in workloads]
-    return [_summary(workload, table, eta) for workload, table in tables if len(table)]
-
-
-def _summary(workload: TrainingWorkload, table: pd.DataFrame, eta: float) -> WorkloadSummary:
-    is_first = table.attempt == 0
-    ratio = float(table.runtime_ratio[is_first].sum())
-    base, oracle = default_pair(workload, eta), oracle_pair(workload, eta)
-    base_energy_j = default_pair(workload, 1.0).cost_j
-    base_time_s = workload.mean_time_s(base.row, base.column)
-    n_of_job = table.groupby("group", observed=True).recurrence.transform("max") + 1
-    late = table[table.recurrence >= 0.75 * n_of_job - 1]
-    batch_size = late.batch_size.mode()[0]
-    settled = table[table.recurrence >= SETTLED_FROM]
-    expected_j = oracle.cost_j * settled.runtime_ratio[settled.attempt == 0].sum()
-    return WorkloadSummary(
-        workload=workload.name,
-        n_recurrences=int(is_first.sum()),
-        settled_cost_ratio=float(settled.cost_j.sum() / expected_j) if len(settled) else None,
-        cost_ratio=float(table.cost_j.sum() / (base.cost_j * ratio)),
-        energy_ratio=float(table.energy_j.sum() / (base_energy_j * ratio)),
-        time_ratio=float(table.time_s.sum() / (base_time_s * ratio)),
-        stopped_fraction=float(table.stopped.mean()),
-        converged_fraction=float(table.converged.mean()),
-        batch_size=int(batch_size),
-        power_limit_w=float(late.power_limit_w[late.batch_size == batch_size].mode()[0]),
-        oracle_batch_size=oracle.batch_size,
-        oracle_power_limit_w=oracle.power_limit_w,
-    )
+    return table.rename(columns={"workload_id": "workload", "group_id": "group"})

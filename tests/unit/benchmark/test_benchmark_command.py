@@ -1,4 +1,4 @@
-"""`diploee fit-models`, from measurements to a scenario, and `diploee training-trace`."""
+"""`diploee fit-models`, from measurements to a scenario."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from benchmark_builders import ITL, POWER, THROUGHPUT, leaderboard_data, tiny_sp
 from command_line import call
 from serving_builders import one_service, plan_of, serving_data
 
-from diploee.profiles.store import read_profile
 from diploee.scenario import scenario_from_dict
 
 BOARD = "org__Tiny-8B__gpqa.json"
@@ -104,20 +103,3 @@ def test_sources_that_can_not_be_read_are_one_line(
     assert ended.code == 2
     assert words in ended.err
     assert len(ended.err.strip().splitlines()) == 1
-
-
-def test_training_traces_become_profiles(tmp_path: Path) -> None:
-    common = ("training-trace", "--out", tmp_path)
-    assert call(*common, "--nodes", 2, "--set", "high_power_w=600").code == 0
-    profile = read_profile(tmp_path / "synthetic_training-2n.parquet")
-    assert profile.n_nodes == 2
-    assert profile.duration_ms == 1_000_000
-    assert 2 * 4 * 175 < profile.mean_power_w < 2 * 4 * 600
-    for text, words in (
-        ("high_w=1", "did you mean 'high_power_w'"),
-        ("seed=-1", "seed"),
-        ("dt_s", "KEY=VALUE"),
-    ):
-        ended = call(*common, "--nodes", 3, "--set", text)
-        assert ended.code == 2
-        assert words in ended.problem

@@ -34,8 +34,6 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "fit-requests": ("requests.csv",),
     "sweep": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
     "ensemble": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
-    "recurring": ("--workload", "synthetic-vision", "--recurrences", "2", "--seeds", "1"),
-    "training-trace": ("--out", "out/lib"),
     "serving-trace": ("requests.csv", *(f"--set={value}" for value in SERVED), "--out", "out/lib"),
     "studio": ("--no-browser", "--folder", ".", "-q"),
     "profiles check": ("lib",),
@@ -119,17 +117,18 @@ def test_odd_number_of_an_option_ends_in_plain_words(
 @pytest.mark.parametrize(
     "setting",
     [
-        *("seed=2018-13-45", "seed=!!int x", f"seed={'9' * 5_000}", f"seed={'[' * 900}"),
-        *(f"{key}={value}" for key in ("high_power_w", "seed") for value in ODD[::2]),
-        *("high_plateau_s=[1]", "high_plateau_s=[.nan, 1]", "dt_s=true", 'dt_s="0.1"', "=1", "x"),
+        *(f"gpus_per_replica={text}" for text in ("2018-13-45", "!!int x", "9" * 5_000, "[" * 900)),
+        *(f"{key}={value}" for key in ("parameters_b", "gpus_per_replica") for value in ODD[::2]),
+        *("parameters_b=[1]", "parameters_b=true", 'time_per_token_s="0.1"', "=1", "x"),
     ],
 )
-def test_odd_parameter_of_a_training_trace_ends_in_plain_words(
-    tmp_path: Path, setting: str
+def test_odd_key_of_a_power_law_ends_in_plain_words(
+    folder: Path, tmp_path: Path, setting: str
 ) -> None:
     started = time.process_time()
-    places = ("--out", tmp_path / "lib")
-    ended = call("training-trace", f"--set={setting}", *places)
+    given = (f"--set={value}" for value in (*SERVED, setting))
+    trace = folder / "requests.csv"
+    ended = call("serving-trace", trace, *given, "--out", tmp_path / "lib")
     check(ended, time.process_time() - started, setting)
     if ended.code:
         assert ended.problem.startswith("--set")

@@ -5,7 +5,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from zeus_builders import always, hand_workload, rules, workload
+from zeus_builders import always, hand_workload, workload
 
 from diploee.neighbours.zeus.optimizers import (
     GaussianArm,
@@ -17,7 +17,6 @@ from diploee.neighbours.zeus.optimizers import (
     ZeusBatchSize,
     cheapest_draw,
 )
-from diploee.neighbours.zeus.simulator import settings_of
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 from diploee.streams import stream
 
@@ -166,22 +165,6 @@ def test_named_optimizers_choose_as_they_should() -> None:
     # An epoch of 16 costs 12 x 145 = 1,740 J at 100 W, 10 x 175 = 1,750 J at 200 W.
     assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0}
     assert made["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
-
-
-def test_settings_are_plain_values_and_a_limit_goes_with_the_batch_size() -> None:
-    chosen = rules("default", 150, eta=1, beta=3)
-    assert settings_of(chosen) == {
-        "batch_size_optimizer": "default",
-        "power_limit_optimizer": 150,
-        "eta": 1,
-        "beta": 3,
-    }
-    assert settings_of(rules({"kind": "zeus", "rounds": 3}))["batch_size_optimizer"] == {
-        "kind": "zeus",
-        "rounds": 3,
-    }
-    limits = [settings_of(rules(name))["power_limit_optimizer"] for name in ("oracle", "default")]
-    assert (*limits, rules(always(8)).limit.kind) == ("oracle", "max", "jit")
 
 
 def test_own_optimizer_is_named_by_its_import_path() -> None:
