@@ -219,7 +219,7 @@ def simulate(
         manifest = _manifest(line, inputs, engine, found)
         if size is not None:  # the scenario of the manifest has its size already
             manifest["size"] = size.model_dump(mode="json")
-        write_json(new.path / METRICS_FILE, found)
+        results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
         if watches:
             boundary = find_column(POWER, line.columns)[0].boundary or "unknown"
             reports = [(each.limits, each.report(found, boundary)) for each in watches]
@@ -237,8 +237,9 @@ def simulate(
                     (of, report.beside(end.report({}, boundary), LOWER_END))
                     for (of, report), end in zip(reports, ends, strict=True)
                 ]
-            write_json(new.path / LIMITS_FILE, limits_entries(reports))
-        write_json(new.path / MANIFEST, {**manifest, "timing": watch.stages})
+            results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, limits_entries(reports))
+        manifest |= {"results_sha256": results, "timing": watch.stages}
+        write_json(new.path / MANIFEST, manifest)
     return open_run(new.place)
 
 

@@ -5,7 +5,8 @@ Tests import it as ``from builders import tiny_scenario``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from diploee.facility import Block
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.loads.jobs.queue import QueueLength
 from diploee.outputs import Run
+from diploee.outputs.folder import write_json
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
@@ -214,3 +216,13 @@ def job_energy_j(
 ) -> Float64Array:
     """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
     return lower_jobs(schedule, library, scenario.facility, pieces_of).energy_j(library)
+
+
+def change_metrics(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit the metrics of a run as a run would have written them."""
+    metrics, manifest = (
+        json.loads((folder / name).read_text("utf-8")) for name in ("metrics.json", "manifest.json")
+    )
+    edit(metrics)
+    manifest["results_sha256"]["metrics.json"] = write_json(folder / "metrics.json", metrics)
+    write_json(folder / "manifest.json", manifest)

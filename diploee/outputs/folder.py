@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -180,9 +181,11 @@ def _profile_entries(library: ProfileLibrary, used: Iterable[int]) -> dict[str, 
     }
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON with a line per key."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def write_json(path: Path, content: dict[str, Any]) -> str:
+    """Write JSON with a line per key, and return its SHA-256."""
+    data = f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode()
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -21,10 +22,10 @@ from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limit
 from diploee.outputs.bands import Bands, read_bands
 from diploee.outputs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
-from diploee.outputs.records import LimitsRecord, Manifest, metrics_record
+from diploee.outputs.records import Manifest
 from diploee.outputs.sections import Section, as_html
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
-from diploee.plain_data import KeyPath, Record, checked_record, grouped, read_json
+from diploee.plain_data import KeyPath, checked_record, grouped, read_json
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.tables import Kind, open_parquet
 from diploee.units import MS_PER_S
@@ -69,7 +70,7 @@ class Run(Brief):
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
-        return self._json(METRICS_FILE, metrics_record())
+        return self._result(METRICS_FILE)
 
     @property
     def transient_h(self) -> float:
@@ -85,7 +86,10 @@ class Run(Brief):
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Scenario, profiles, versions, warnings and timing, as in ``manifest.json``."""
-        return self._json(MANIFEST, Manifest)
+        path = self.folder / MANIFEST
+        content: dict[str, Any] = read_json(path, dict)
+        checked_record(content, Manifest, one_line(str(path)), remedy=CHANGED)
+        return self._grouped(path, content)
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -147,10 +151,9 @@ class Run(Brief):
 
     @cached_property
     def _stored_limits(self) -> list[dict[str, Any]]:
-        path = self.folder / LIMITS_FILE
-        if not path.exists():
+        if not (self.folder / LIMITS_FILE).exists():
             return []
-        found: list[dict[str, Any]] = self._json(LIMITS_FILE, LimitsRecord)["checked"]
+        found: list[dict[str, Any]] = self._result(LIMITS_FILE)["checked"]
         return found
 
     def limits(self, limits: Limits | Path | str) -> LimitReport:
@@ -388,12 +391,17 @@ class Run(Brief):
         )
         return RunSeries(self, path, start, step_ms, n_rows, name)
 
-    def _json(self, name: str, record: type[Record]) -> dict[str, Any]:
+    def _result(self, name: str) -> dict[str, Any]:
+        """Return a file of results, which is as the run wrote it."""
         path = self.folder / name
         content: dict[str, Any] = read_json(path, dict)
-        where = one_line(str(path))
-        checked_record(content, record, where, remedy=CHANGED)
-        found: dict[str, Any] = grouped(content, f"{where}: ", CHANGED)
+        written = self.manifest.get("results_sha256", {}).get(name)  # of older runs none
+        if written not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+            raise InputError(f"{one_line(str(path))}: is not what the run wrote; {CHANGED}")
+        return self._grouped(path, content)
+
+    def _grouped(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = grouped(content, f"{one_line(str(path))}: ", CHANGED)
         return found
 
 

@@ -15,7 +15,7 @@ from diploee.columns import TAKEN_OFF
 from diploee.drawing.charts import PALETTE, colour
 from diploee.errors import InputError
 from diploee.metrics.attribution import IDLE, LOAD
-from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
+from diploee.outputs import Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.parquet_files import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
 from diploee.outputs.words import short_boundary
@@ -114,11 +114,6 @@ def read_run(
     """
     run = open_run(folder)
     series = run.series()
-    if series.step_s != (resolution_s := run.metrics["power"]["resolution_s"]):
-        raise InputError(
-            f"{run.folder / METRICS_FILE}: power.resolution_s is {resolution_s:g}, the "
-            f"scenario's resolution is {series.step_s:g} s; {CHANGED}"
-        )
     groups = _groups(run, by_load) if in_parts or by_load else {}
     columns, extremes, starts_ms, step_ms = _read_series(series, groups)
     services: dict[str, dict[str, Float32Array]] = {}

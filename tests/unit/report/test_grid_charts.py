@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from builders import change_metrics
 
 from diploee.drawing.charts import Chart, Line, log_ticks
 from diploee.errors import InputError
@@ -39,9 +40,7 @@ def copied(fine_folder: Path, tmp_path: Path) -> Path:
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
-    metrics = metrics_of(folder)
-    edit(metrics)
-    (folder / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    change_metrics(folder, edit)
     return folder
 
 
@@ -157,14 +156,11 @@ def test_run_of_an_older_version_has_the_rest_of_its_report(copied: Path) -> Non
     ("edit", "words"),
     [
         (lambda m: m["grid"].pop("ramps"), "grid.ramps: this key is missing"),
-        (lambda m: m["grid"].update(peak=3), "grid.peak: must be a group of keys"),
-        (lambda m: m["grid"]["peak"].update(time="noon"), "grid.peak.time: must be an ISO time"),
         (lambda m: m["zooms"].update(windows=[{"name": "peak"}]), "windows.0.window_s: this key"),
-        (lambda m: m["zooms"].update(windows=[7]), "zooms.windows.0: must be a group of keys"),
         (lambda m: m["zooms"]["windows"][0].update(name="gone"), "gone.parquet: no such file"),
     ],
 )
-def test_damaged_metrics_are_one_clear_line(
+def test_metrics_that_lack_what_a_page_reads_are_one_clear_line(
     edit: Callable[[dict[str, Any]], object], words: str, copied: Path
 ) -> None:
     change(copied, edit)

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import change_metrics, tiny_library, tiny_scenario
 
 from diploee.drawing.charts import INK, MUTED, PALETTE, PEAK, Band
 from diploee.drawing.page import DARK
@@ -64,9 +64,8 @@ def serving_folder(copied: Path) -> Path:
             table = table.append_column(f"{name}.{service}", pa.array(values.astype(np.float32)))
     # Without its own catalogue, as older versions wrote it.
     pq.write_table(table.replace_schema_metadata(None), copied / "facility.parquet")
-    metrics = json.loads((copied / "metrics.json").read_text("utf-8"))
-    metrics["requests"] = {"per_day": 5e5, "incoming_rps": 6.0, "services": {"chat": {}}}
-    (copied / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    requests = {"per_day": 5e5, "incoming_rps": 6.0, "services": {"chat": {}}}
+    change_metrics(copied, lambda metrics: metrics.update(requests=requests))
     return copied
 
 
@@ -485,7 +484,7 @@ def overwrite_pages(folder: Path) -> None:
         (cut_jobs, "can't be read"),
         (overwrite_pages, "can't be read"),
         (drop_column, "column 'utilization' is missing"),
-        (drop_metric, "power.resolution_s: this key is missing"),
+        (drop_metric, "metrics.json: is not what the run wrote"),
         (drop_manifest, "not a run folder"),
         (empty_facility, "holds 0 intervals where the run has"),
     ],

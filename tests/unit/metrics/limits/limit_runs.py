@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from builders import tiny_scenario
 
 from diploee.metrics.limits import Limits, check_limits
-from diploee.outputs import RunSeries
+from diploee.outputs import Run, RunSeries
 from diploee.outputs.parquet_files import timestamps
 from diploee.power.blocks import AC_COLUMNS
 from diploee.scenario import Scenario
@@ -31,6 +31,8 @@ class FakeRun:
     )
     metrics: dict[str, Any] = field(default_factory=dict)
     columns: tuple[Any, ...] = ()
+
+    transient_h = Run.transient_h
 
     def boundary(self):
         return "the meter"
