@@ -243,11 +243,10 @@ DIGITS = 3
 
 def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
     sums = case.sums()
-    load_mw, away_mw, latched_mw = (
-        sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
-    )
+    load_mw, away_mw, latched_mw = (sums[key] for key in ("load_mw", "most_away_mw", "latched_mw"))
     form = pattern_for([load_mw], DIGITS)
-    note = f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW ({case.name})" if load_mw else ""
+    part = f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW" if load_mw else ""
+    note = f"{part} ({case.name})" if part else ""
     yield Figure("Leaves, at most at a time", away_mw, "MW", note, pattern=form)
     if away_mw > LEAST_MW:
         longest_s = longest_away_s(case)
@@ -370,7 +369,10 @@ def ride_through(
         *load.notes(),
         "on battery: energy until the end of the answer, without recharging after the return",
         f"curves: {SOURCE}; the operator's own text decides",
-        *(f"{name}: {'; '.join(filter(None, (of.status, of.note)))}" for name, of in CURVES.items()),
+        *(
+            f"{name}: {'; '.join(filter(None, (of.status, of.note)))}"
+            for name, of in CURVES.items()
+        ),
     ]
     if carried_s is not None and longest_s > carried_s:
         notes.insert(0, f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s")

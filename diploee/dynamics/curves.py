@@ -248,7 +248,8 @@ def verdict(
         times = tuple(_recoveries(curve.level, voltage, course))
         found += _judged(curve, times, voltage)
     elif ceased and not found:
-        found.append(("inconclusive", "load leaves inside the curve, which says nothing of its return"))
+        why = "load leaves inside the curve, which says nothing of its return"
+        found.append(("inconclusive", why))
     if curve.most_mw_per_min is not None:
         found += _restoration(curve.most_mw_per_min, course)
     found = found or [("met", "no load leaves")]
