@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from diploee.cli.limits import next_steps
 from diploee.metric import NONE
 from diploee.progress import Progress, Update
 
@@ -89,12 +90,16 @@ def _with_rate(text: str, elapsed_s: float) -> str:
     return f"{text}  {per_s:,.0f} jobs/s"
 
 
-def show_run(run: Run) -> None:
-    """Print verdicts, what answers first, the pools, the warnings, and where the files are."""
+def show_run(run: Run, limits: Sequence[str] = ()) -> None:
+    """Print verdicts, what answers first, the pools, the warnings, and where the files are.
+
+    `limits` are the names of what the run was checked against, where they are known.
+    """
     console, (answer, *others) = Console(), run.sections()
-    for report in run.verdicts:
-        for line in (*report.head(), *report.lines(), ""):
+    for name, report in zip(limits or ["LIMITS"] * len(run.verdicts), run.verdicts, strict=True):
+        for line in (*report.brief(), *next_steps(report, name, run.folder)):
             console.print(escape(line), soft_wrap=True)
+        console.print(f"how it was read: diploee limits {name} {run.folder}\n", soft_wrap=True)
     show_figures(run.scenario.name, answer)
     for pools in (table for section in others for table in section.tables):
         if pools.title == "By pool":

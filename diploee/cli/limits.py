@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -54,15 +54,21 @@ def limits_command(
         _show_sweep(run_dir, loaded, fail, as_json)
         return
     report = open_run(run_dir).limits(loaded)
-    lines = [*report.head(), *report.lines()]
-    if report.verdict == "inconclusive":
-        lines.append(f"next: {_next(report, limits)}")
+    lines = [*report.brief(), *next_steps(report, limits, run_dir), "", "How each was read:"]
+    lines += [f"power is that at: {report.boundary}", *report.head()[1:], *report.lines()]
     print_result(report.as_dict(), lines, as_json=as_json)
     _end([report], fail)
 
 
-def _next(report: LimitReport, limits: str) -> str:
-    """Return what settles the limits that are inconclusive."""
+def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]:
+    """Yield what would meet limits that are not met, and what settles inconclusive ones."""
+    if report.not_met:
+        yield f"next: diploee battery {limits} {run_dir}"
+    if "inconclusive" in (report.verdict, *(of.verdict for of in report.results)):
+        yield f"next: {_settled_by(report, limits)}"
+
+
+def _settled_by(report: LimitReport, limits: str) -> str:
     why = [reason for *_, reason in report.unchecked]
     why += [result.note for result in report.results if result.verdict == "inconclusive"]
     is_finer, is_longer = (any(words in text for text in why) for words in (FINER, LONGER))

@@ -155,7 +155,7 @@ def run_command(
         }
         print_result(content)
     elif show:
-        show_run(result)
+        show_run(result, [*resolved.limits, *(limits or ())])
 
 
 AT_MOST_MIN = 10.0

@@ -106,18 +106,21 @@ class Mitigation(Brief):
         seen_on = f"on means over {self.before.resolution_s:g} s"
         if self.stage is None:
             return [
-                f"before: {self.before.verdict_line()}",
                 f"battery: none, {seen_on} no limit that it is sized for is broken",
+                f"without it: {self.before.brief()[0]}",
+                *self.before.brief()[1:],
                 *self._left_over(),
-                *self.before.lines(),
             ]
         stage, measured = self.stage, self._measured
         window = f"{stage.least_state_of_charge:.0%} and {stage.most_state_of_charge:.0%}"
         lines = [
-            f"before: {self.before.verdict_line()}",
-            self._control(stage),
             f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} MWh usable "
-            f"(between {window} of {stage.energy_mwh:.4g} MWh nominal); "
+            f"(between {window} of {stage.energy_mwh:.4g} MWh nominal), {self._control(stage)}",
+            f"without it: {self.before.brief()[0]}",
+            *self.before.brief()[1:],
+            f"with it: {self.after.brief()[0]}",
+            *self.after.brief()[1:],
+            *self._left_over(),
             f"{measured('equivalent_full_cycles'):,.4g} equivalent full cycles of the nominal "
             f"energy, gives {measured('discharged_mwh'):,.4g} MWh, loses "
             f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: {stage.charge_efficiency:.0%} in, "
@@ -134,8 +137,6 @@ class Mitigation(Brief):
                 f"{measured('deepest_cycle'):.1%}, all depths added up "
                 f"{measured('cycled_depth'):,.4g}"
             )
-        after = f"after: {self.after.verdict_line()}"
-        lines += [after, *self._left_over(), *self.after.lines()]
         lines.append("entry for facility.stages, the last one before the point of interconnection:")
         if self.is_resized:
             lines[-1] += (
@@ -146,12 +147,12 @@ class Mitigation(Brief):
 
     def _control(self, stage: BatterySpec) -> str:
         if stage.ramp_limit is None:
-            return f"smoothed: a lag of {stage.smoothing_s:.4g} s"
+            return f"which smooths with a lag of {stage.smoothing_s:.4g} s"
         up, down = (
             "none" if rate is None else f"{rate:.4g} MW/min"
             for rate in (stage.ramp_limit.up_mw_per_min, stage.ramp_limit.down_mw_per_min)
         )
-        return f"ramps held: up {up}, down {down}"
+        return f"which holds ramps: up {up}, down {down}"
 
     def _measured(self, name: str) -> float:
         return self.metrics.get(f"battery.{name}") or 0.0

@@ -92,8 +92,20 @@ class LimitResult(Brief):
         """Whether the limit is met; where a part alone is seen it can only be not met."""
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
+    def brief(self) -> str:
+        """Return by how much it is met or not, when and how often, and what weakens or bounds it."""
+        name = self.text.partition(" (")[0]
+        worst = f"{self.value:.4g}, at least" if self.least else f"{self.value:.4g} of"
+        parts = [f"{name}: {worst} {self.limit:g} {self.unit}".rstrip()]
+        if self.time:
+            parts.append(self.time[:19].replace("T", " at "))
+        if self.violations:
+            times = plural(self.violations, "violation")
+            parts.append(f"{times}, {_duration(self.duration_s)} in all")
+        return "; ".join([*parts, *filter(None, (self.note, self.scope))])
+
     def line(self) -> str:
-        """Return the result in one line."""
+        """Return all of the result in one line."""
 
         def sized(value: float, form: str = "{:.6g}") -> str:
             return f"{form.format(value)} {self.unit}".rstrip()
@@ -140,7 +152,7 @@ class LimitReport(Brief):
             end = of.get(result.key + result.text)
             if result.violations and end is not None:
                 worst = end.worst[0].value if end.worst else end.value
-                said = f"{where}: {end.verdict}, worst {worst:.6g} {end.unit}".rstrip()
+                said = f"{where}: {end.verdict}, worst {worst:.4g} {end.unit}".rstrip()
                 result = replace(result, scope="; ".join(filter(None, (result.scope, said))))
             results.append(result)
         return replace(self, results=tuple(results))
@@ -181,18 +193,24 @@ class LimitReport(Brief):
         return [*(result.verdict for result in self.results), *[unseen] * len(self.unchecked)]
 
     def verdict_line(self) -> str:
-        """Return the verdict in one line, with the count of each and the boundary."""
-        name = f"{self.name}: " if self.name else ""
+        """Return the verdict in one line, with the count of each."""
         part = f"{self.days:.3g} days of a year; " if self.is_part else ""
-        return (
-            f"{name}{self.verdict.upper()} ({part}{self.counts()}; power boundary: {self.boundary})"
-        )
+        return f"{self.name or 'limits'}: {self.verdict.upper()} ({part}{self.counts()})"
 
     def counts(self) -> str:
         """Return how many limits have each verdict, and how many none is given on."""
         order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
         counted = [f"{n} {v}" for v in order if (n := self._verdicts.count(v))]
         return ", ".join(counted + [f"{len(self.outside)} not covered"] * bool(self.outside))
+
+    def brief(self) -> list[str]:
+        """Return the verdict and a short line for each limit, those that are not met first."""
+        said: list[tuple[str, str]] = [(of.verdict, of.brief()) for of in self.results]
+        for verdict, found in (("inconclusive", self.unchecked), ("not covered", self.outside)):
+            said += [(verdict, f"{text}: {reason}") for _, text, reason in found]
+        order = ("not met", "inconclusive", "met", "not covered")
+        lines = [f"  {v:<12}  {words}" for word in order for v, words in said if v == word]
+        return [self.verdict_line(), *lines]
 
     def head(self) -> list[str]:
         """Return the verdict, where the limits come from, and what they leave out or assume."""

@@ -138,7 +138,7 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     limits.write_text("ramps: [{interval: 1 min, between: end_points, mw_per_min: 0.0005}]\n")
     told = call("battery", limits, run.folder)
     assert told.code == 0
-    assert told.out.startswith("before: NOT MET")
+    assert told.out.startswith("battery, on means over ")
     found = json.loads(call("battery", limits, run.folder, "--json").out)
     assert found["usable_energy_mwh"] > 0
     assert found["nominal_energy_mwh"] == pytest.approx(found["usable_energy_mwh"] / 0.8)

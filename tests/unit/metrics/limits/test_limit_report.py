@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -239,16 +240,24 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     path.write_text("peaks:\n  - {max_mw: 0.001}\n  - {max_mw: 100}\n", encoding="utf-8")
     shown = call("limits", path, run_folder)
     assert shown.code == 0
-    assert [line.split(":")[0] for line in shown.out.splitlines()] == [
-        "NOT MET (2 days of a year; 1 not met, 1 met; power boundary",
+    assert [line.split(": ")[0].strip() for line in shown.out.splitlines()] == [
+        "limits",
+        "not met       power, 60 s means",
+        "met           power, 60 s means",
+        "next",
+        "",
+        "How each was read:",
+        "power is that at",
         "note",
         "peaks.0",
         "peaks.1",
     ]
+    assert shown.out.startswith("limits: NOT MET (2 days of a year; 1 not met, 1 met)")
+    assert f"next: diploee battery {path} {run_folder}" in shown.out
     assert call("limits", path, run_folder, "--fail").code == 3
     path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8")
     unseen = call("limits", path, run_folder, "--fail")
-    assert unseen.code == 4 and unseen.out.startswith("INCONCLUSIVE")
+    assert unseen.code == 4 and unseen.out.startswith("limits: INCONCLUSIVE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
     assert call("limits", path, run_folder, "--fail").code == 4  # of two days
     year = tiny_run(tmp_path / "year", {"duration": "1 year"}).folder
@@ -272,7 +281,7 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
 def test_command_names_the_next_step_by_what_is_missing(run_folder, tmp_path, limits, words):
     path = tmp_path / "limits.yaml"
     path.write_text(f"{limits}\n", "utf-8")
-    last = call("limits", path, run_folder).out.splitlines()[-1]
+    (last,) = re.findall("^next: .*", call("limits", path, run_folder).out, re.MULTILINE)
     assert last == f"next: {words}".replace("SITE --limits L", f"SITE --limits {path}")
 
 
