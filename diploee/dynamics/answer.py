@@ -77,7 +77,8 @@ class Case(Brief):
         """The power of each block over time."""
         times = {t for r in self.responses for t, _ in r.points if isfinite(t)}
         first, last = self.voltage.time_s[0], max({*self.voltage.time_s, *times}) + 5.0
-        rows = np.arange(1, ceil(max(last, 0) / self.step_s)) * self.step_s
+        n = min(ceil(max(last, 0) / self.step_s), self.blocks[0].mw.size)
+        rows = np.arange(1, n) * self.step_s
         edges = np.unique([first, last, *times, *rows])
         a, b = edges[:-1], edges[1:]
         row = np.clip(a // self.step_s, 0, self.blocks[0].mw.size - 1).astype(int)
@@ -338,7 +339,7 @@ def ride_through(
         If the run has no settings, or the event or instant can't be had.
     """
     event = load_event(event) if isinstance(event, str) else event
-    settings = run.scenario.facility.ride_through if settings is None else settings
+    settings = run.scenario.facility.blocks(settings)
     if not settings:
         raise InputError(
             f"{run.folder}: the site has no facility.ride_through, and nothing is assumed of it; "
@@ -429,6 +430,7 @@ class _Load:
     def notes(self) -> Iterator[str]:
         """Yield what a reader must know of the load."""
         yield "what has no settings stays on the grid"
+        yield f"the run's own power until {AFTER_S // S_PER_MIN} min after the event, then held"
         if not self.of.motors:
             yield "the run models no cooling: its load is that of the nodes"
         if self.of.taken:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from math import exp, inf, log1p
+from itertools import pairwise
+from math import exp, inf, isfinite, log1p
 from typing import Any, Literal
 
-from diploee.errors import Brief
+from diploee.errors import Brief, InputError
 from diploee.scenario.ride_through import RideThrough, Side
 from diploee.units import S_PER_MIN
 
@@ -70,6 +71,11 @@ class Voltage(Brief):
     time_s: tuple[float, ...]  # stamps, which rise
     pu: tuple[float, ...]  # from each stamp on
     is_rms: bool = False  # of half cycles already, and not filtered again
+
+    def __post_init__(self) -> None:
+        rises = all(a < b for a, b in pairwise(self.time_s))
+        if not (rises and all(map(isfinite, (*self.time_s, *self.pu))) and self.pu):
+            raise InputError("a voltage needs stamps that rise and finite values, one for each")
 
     def beyond(self, level: float, side: Side = "under", tau_s: float = 0.0) -> list[Span]:
         """Return when the filtered voltage is strictly beyond a level."""

@@ -136,8 +136,8 @@ class Site:
                 " --before-stores)"
             )
         first = 0 if at is None else series.row_at(at, "at")
-        blocks = run.scenario.facility.ride_through if settings is None else settings
-        machines = {name: Machine(block) for name, block in (blocks or {}).items()}
+        blocks = run.scenario.facility.blocks(settings)
+        machines = {name: Machine(block) for name, block in blocks.items()}
         speed_pu, started = Motor(nominal_hz).nominal_pu, Stages(behind).start()
         site = cls(run, SiteState(first, event_window, drives, nominal_hz, machines, started,
                                   speed_pu))  # fmt: skip

@@ -14,6 +14,7 @@ from diploee.facility.cooling_table import LIMITS, Point
 from diploee.outputs.export.series import HEADER, ReactiveTable
 from diploee.textio.sheets import read_sheet
 from diploee.textio.values import Number, fail_values, numbers
+from diploee.units import S_PER_H
 
 
 def read_cooling_points(path: Path) -> tuple[Point, ...]:
@@ -39,7 +40,7 @@ def read_reactive_table(path: Path) -> ReactiveTable:
 
 
 EVENT = {
-    "t_s": Number(may_miss=False),
+    "t_s": Number(24 * S_PER_H, may_miss=False),
     "voltage_pu": Number(2.0, 0.0, may_miss=False),
     "waveform_pu": Number(10.0, may_miss=False),
     "frequency_hz": Number(100.0, above=0.0, may_miss=False),

@@ -33,6 +33,11 @@ class ShortCircuit(Brief):
     mva: float  # three-phase short-circuit power
     x_over_r: float
 
+    @property
+    def impedance(self) -> complex:
+        """Its impedance, in pu of 1 MVA and of the voltage."""
+        return complex(1, self.x_over_r) / self.mva / float(np.hypot(1, self.x_over_r))
+
     def drop_percent(self, before: Any, after: Any) -> Float64Array:
         """Return the drop of the voltage from 1 pu in percent; below 0 a rise, nan a collapse.
 
@@ -40,8 +45,7 @@ class ShortCircuit(Brief):
         positive; 1 pu at the load before the step gives the source's voltage.
         """
         (p1, q1), (p2, q2) = before, after
-        r = 1 / self.mva / np.sqrt(1 + self.x_over_r**2)
-        x = self.x_over_r * r
+        r, x = self.impedance.real, self.impedance.imag
         source = (1 + (r * p1 + x * q1)) ** 2 + (x * p1 - r * q1) ** 2
         b = source - 2 * (r * p2 + x * q2)
         root = b * b - 4 * (p2 * p2 + q2 * q2) / self.mva**2

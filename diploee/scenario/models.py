@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from itertools import pairwise
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from diploee.clock import RunClock, fixed_zone, instant_ms, named_zone
-from diploee.errors import one_of, shown
+from diploee.errors import InputError, one_of, shown
 from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.measures.voltage import ShortCircuit
@@ -366,19 +366,28 @@ class Facility(Model):
 
     @model_validator(mode="after")
     def _blocks_are_of_the_site(self) -> Self:
+        try:
+            self.blocks()
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def blocks(self, settings: Mapping[str, RideThrough] | None = None) -> dict[str, RideThrough]:
+        """Return settings by block, those of `ride_through` if none are given, as of this site."""
+        found = dict((self.ride_through if settings is None else settings) or {})
         known, taken = (*self.pools, "it", "motors", "rest"), dict[str, float]()
-        for name, block in (self.ride_through or {}).items():
+        for name, block in found.items():
             part = block.of or name
             if part not in known:
-                raise ValueError(
+                raise InputError(
                     f"ride_through: block '{name}' is of '{part}', expected {one_of(known)}; say "
                     "it with 'of'"
                 )
             for pool in self.pools if part == "it" else (part,):
                 taken[pool] = taken.get(pool, 0.0) + block.share
         if over := [part for part, share in taken.items() if share > 1 + 1e-9]:
-            raise ValueError(f"ride_through: the shares of '{over[0]}' add up to more than 1")
-        return self
+            raise InputError(f"ride_through: the shares of '{over[0]}' add up to more than 1")
+        return found
 
     @model_validator(mode="after")
     def _weather_has_zone(self) -> Self:

@@ -38,11 +38,22 @@ class VoltageStage(Model):
     fraction: Share = default(1.0, "Fraction of the block that it transfers; the largest counts.")
     side: Side = default("under", "Side of the voltage.")
 
+    @model_validator(mode="after")
+    def _leaves_nominal_alone(self) -> VoltageStage:
+        if self.voltage_pu > 1 if self.side == "under" else self.voltage_pu < 1:
+            raise ValueError(
+                f"the stage {self.side} {self.voltage_pu:g} pu is beyond it at 1 pu, too; give "
+                f"{'1 or less' if self.side == 'under' else '1 or more'}, or the other side"
+            )
+        return self
+
 
 class Recovery(Model):
     """When and how a block returns."""
 
-    voltage_pu: PerUnit = Field(description="Voltage at or above which its clock runs [pu].")
+    voltage_pu: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="Voltage at or above which its clock runs [pu]."
+    )
     time_s: Seconds = Field(
         description="Time there without a break and without a stage picked up, until it returns."
     )

@@ -10,6 +10,7 @@ import pytest
 
 from diploee.dynamics.events import EVENTS
 from diploee.dynamics.machine import Machine, Response, Voltage, respond
+from diploee.errors import InputError
 from diploee.scenario.ride_through import RideThrough, shortest_dip_s
 
 PERC1 = RideThrough(preset="perc1")
@@ -50,7 +51,7 @@ class TestClosedForms:
     """Table 3 of the sheet, to the last digit printed."""
 
     def test_default_stage_crosses_trips_and_has_a_shortest_dip(self):
-        (span,) = dips((0, inf, 0.4)).beyond(0.5, "under", 0.02)
+        (span,) = dips((0, 9, 0.4)).beyond(0.5, "under", 0.02)
         assert round(span.start * 1e3, 3) == 35.835
         assert [round(t * 1e3, 3) for t in ceases(respond(PERC1, dips((0, 1, 0.4))))] == [45.835]
         assert round(shortest_dip_s(0.5, 0.01, 0.4, 0.02) * 1e3, 3) == 44.479
@@ -416,6 +417,23 @@ def test_steps_of_any_length_give_the_answer_to_the_whole_series():
 def test_a_stage_whose_level_is_not_reached_never_trips():
     assert isinf(shortest_dip_s(0.5, 0.01, 0.5, 0.02))
     assert respond(PERC1, dips((0, 100, 0.5))).changes == []
+
+
+@pytest.mark.parametrize(("times", "pu"), [
+    ((0, 1, 1), (1, 0.4, 1)), ((0, 1), (1, float("nan"))), ((0, inf), (1, 0.4)), ((), ()),
+])  # fmt: skip
+def test_a_voltage_that_can_not_be_is_refused(times, pu):
+    with pytest.raises(InputError, match="stamps that rise"):
+        Voltage(times, pu)
+
+
+@pytest.mark.parametrize(("stage", "text"), [
+    ({"voltage_pu": 1.05, "time_s": 1}, "under 1.05 pu is beyond it at 1 pu"),
+    ({"voltage_pu": 0.9, "time_s": 1, "side": "over"}, "give 1 or more, or the other side"),
+])  # fmt: skip
+def test_a_stage_that_trips_at_nominal_voltage_is_refused(stage, text):
+    with pytest.raises(ValueError, match=text):
+        RideThrough(stages=[stage])
 
 
 def test_manual_reset_lets_a_latched_block_return():

@@ -13,7 +13,7 @@ import pytest
 from builders import tiny_run, tiny_scenario, write_library, write_scenario
 from command_line import call
 
-from diploee.dynamics import EVENTS, ride_through
+from diploee.dynamics import EVENTS, Site, ride_through
 from diploee.dynamics import answer as answer_module
 from diploee.dynamics.events import load_event
 from diploee.dynamics.machine import Voltage
@@ -205,6 +205,13 @@ def test_blocks_of_more_than_a_pool_are_refused():
         tiny_scenario({"facility.ride_through": {
             "it": {"preset": "perc1", "share": 0.6}, "main": {"preset": "perc1", "share": 0.5},
         }})  # fmt: skip
+
+
+def test_blocks_from_python_are_checked_as_those_of_a_scenario(run: Run):
+    settings = {"itt": RideThrough(preset="perc1")}
+    for answer in (ride_through, Site.open):
+        with pytest.raises(InputError, match="block 'itt' is of 'itt', expected 'main', 'it'"):
+            answer(run, settings=settings)
 
 
 def test_a_stage_above_the_recovery_is_refused():

@@ -31,18 +31,23 @@ def test_two_buses_have_the_drop_of_the_sheet(mva, x_over_r, before, after, perc
 
 
 @pytest.mark.parametrize(
-    ("mva", "x_over_r", "change", "percent"),
+    ("mva", "x_over_r", "before", "after", "percent"),
     [
-        (2000, 10, (100, 0), 0.4975), (2000, 10, (0, 33), 1.6418), (2000, 10, (100, 33), 2.1393),
-        (500, 5, (50, 0), 1.9612), (500, 5, (50, 16.4), 5.1775),
+        (2000, 10, (0, 0), (100, 0), 0.4975), (2000, 10, (0, 0), (0, 33), 1.6418),
+        (2000, 10, (0, 0), (100, 33), 2.1393), (2000, 10, (150, 50), (250, 83), 2.1393),
+        (500, 5, (0, 0), (50, 0), 1.9612), (500, 5, (0, 0), (50, 16.4), 5.1775),
     ],
 )  # fmt: skip
-def test_small_steps_from_no_load_have_the_first_order_drop_of_the_sheet(
-    mva, x_over_r, change, percent
-):
-    grid, small = ShortCircuit(mva, x_over_r), 1e-5
-    drop = float(grid.drop_percent((0, 0), tuple(small * of for of in change))) / small
-    assert drop == pytest.approx(percent, abs=1e-4)
+def test_first_order_is_that_of_the_sheet_and_too_low(mva, x_over_r, before, after, percent):
+    grid, change = ShortCircuit(mva, x_over_r), np.subtract(after, before)
+    z = grid.impedance
+    first_order = 100 * float(z.real * change[0] + z.imag * change[1])
+    assert round(first_order, 4) == percent
+    assert first_order < float(grid.drop_percent(before, after))
+
+
+def test_a_loaded_site_has_the_source_of_the_sheet_behind_it():
+    assert round(abs(1 + ShortCircuit(2000, 10).impedance * (150 - 50j)), 4) == 1.0349
 
 
 def test_two_buses_solve_the_power_flow():
