@@ -143,10 +143,10 @@ def _import_nlr_genai_command(
 ) -> None:
     """Import the training runs of arXiv:2604.07345 (doi:10.7799/3025227).
 
-    Takes raw logs, and published sums where logs are missing. The profiles get
-    the class names and node counts of the shipped reference profiles, so that
-    '--profiles LIB' takes measured ones with nothing else changed. Runs that
-    can't be read are left out and listed with their cause.
+    Takes the raw logs. The profiles get the class names and node counts of the
+    shipped reference profiles, so that '--profiles LIB' takes measured ones with
+    nothing else changed. Runs that can't be read are left out and listed with
+    their cause.
     """
     from diploee.cli.display import ProgressBars
     from diploee.cli.profiles import show_differences
@@ -164,8 +164,7 @@ def _import_nlr_genai_command(
         print_result({"written": content.pop("paths"), **content})
     if quiet or as_json:
         return
-    origins = ", ".join(f"{n} from {name}" for name, n in done.n_by_origin.items())
-    typer.echo(f"{out}: {plural(len(done.paths), 'profile')}, {origins}")
+    typer.echo(f"{out}: {plural(len(done.paths), 'profile')}")
     _show_skipped(done.skipped)
     differences = compare(ProfileLibrary.open(out), against_library)
     show_differences(differences, str(out), against)

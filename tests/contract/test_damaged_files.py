@@ -56,9 +56,6 @@ CHECK = "limits {place}/limits.yaml {place}/run"
 SWEEP = "ensemble {place}/seeds.yaml --profiles {place}/library --out {place}/sweep --workers 0 -q"
 SWEEP_REPORT = "report {place}/sweep --out {place}/new/page.html -q"
 PLAIN = "profiles import plain {place}/power.parquet --workload x --nodes 1 --out {place}/new"
-PUBLISHED = (
-    "profiles import nlr-genai {place}/published --against {place}/library --out {place}/new -q"
-)
 
 
 class Reader:
@@ -109,8 +106,6 @@ READERS = {
     "results": Reader("results/**/results.json", RESULTS),
     **{f"openg2g {file}": Reader(f"openg2g/{file}", OPENG2G) for file in OPENG2G_FILES},
     "plain": Reader("power.parquet", PLAIN),
-    "published": Reader("published/**/*.parquet", PUBLISHED),
-    "metadata": Reader("published/**/metadata.csv", PUBLISHED),
 }
 
 
@@ -137,21 +132,11 @@ def good_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_tables(place: Path) -> None:
-    """Write tables of power as columns of Parquet: a job's, a facility's, a published run's."""
+    """Write a table of power as columns of Parquet."""
     power_w = np.random.default_rng(5).uniform(900, 4_000, 24 * 28)
     hours = np.arange(power_w.size)
-    folder = place / "published" / "01_aggregated_datasets" / "training_tune"
-    (folder / "results").mkdir(parents=True)
-    run = folder / "results" / "000000.parquet"
-    (folder / "metadata.csv").write_text(
-        f"model,nodes,repeat,path_save,slurmid\ntune,2,1,/x/{run.name},111\n", "utf-8"
-    )
-    tables = {
-        place / "power.parquet": {"t_s": hours, "power_w": power_w},
-        run: {"timestep[s]": hours * 0.2, "power[W]": power_w},
-    }
-    for path, columns in tables.items():
-        pq.write_table(pa.table(columns), path)
+    table = pa.table({"t_s": hours, "power_w": power_w})
+    pq.write_table(table, place / "power.parquet")
 
 
 @pytest.fixture

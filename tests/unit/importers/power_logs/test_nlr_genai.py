@@ -1,22 +1,18 @@
 """The published data set in small: found by its layout, read run by run, broken runs counted."""
 
-import csv
 import json
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from command_line import call, contents
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from killing import kills, n_steps
 from samples import WATTAMETER
 
 import diploee
-from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs import nlr_genai
 from diploee.importers.power_logs.nlr_genai import find_runs, import_nlr_genai, workload_of
 from diploee.importers.power_logs.wattameter import import_wattameter
@@ -24,7 +20,7 @@ from diploee.profiles import ProfileLibrary, add_profile
 from diploee.profiles.profile import DEVICE_POWER
 
 START = datetime(2025, 10, 7, 9, 38, 40)
-RAW, AGGREGATED = "00_raw_datasets", "01_aggregated_datasets"
+RAW = "00_raw_datasets"
 NVML = "# timestamp                  reading-time[ns] gpu-0[mW] gpu-1[mW] gpu-0[C] gpu-1[C]"
 RAPL = (
     "# timestamp                  reading-time[ns] cpu-0[uJ] cpu-0-core[uJ] cpu-0[W] cpu-0-core[W]"
@@ -62,34 +58,9 @@ def write_raw(root, workload, n_nodes, slurm_id, **options):
     return folder
 
 
-def write_aggregated(root, folder, runs, step_s=0.2, duration_s=120.0, **columns):
-    """`runs` maps rows of the metadata to the node powers [W] of their files."""
-    place = root / AGGREGATED / folder
-    (place / "results").mkdir(parents=True)
-    rows = []
-    for index, (row, power_w) in enumerate(runs):
-        t_s = np.arange(0, duration_s + step_s / 2, step_s)
-        path = place / "results" / f"{index:06d}.parquet"
-        frame = pd.DataFrame(
-            {"power[W]": power_w(t_s) if callable(power_w) else np.full(t_s.size, power_w)},
-            index=pd.Index(t_s, name="timestep[s]"),
-        )
-        frame.to_parquet(path)
-        rows.append({**row, "path_save": f"/somewhere/else/results/{path.name}"})
-    with (place / "metadata.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return place
-
-
-def training_row(model, nodes, repeat, slurmid):
-    return {"model": model, "nodes": nodes, "repeat": repeat, "slurmid": slurmid}
-
-
 @pytest.fixture
 def dataset(tmp_path):
-    """Two classes with raw logs, one with sums alone, served models to leave, one broken run."""
+    """Two classes, served models to leave, one broken run."""
     root = tmp_path / "data"
     write_raw(root, "llama2_70b_lora", 2, 111)
     write_raw(root, "llama2_70b_lora", 2, 112, duration_s=60.0)
@@ -97,17 +68,6 @@ def dataset(tmp_path):
     broken = write_raw(root, "llama2_70b_lora", 4, 113)
     next(broken.glob("rapl*_113_node_x3000c0s2.log")).unlink()
     write_node(root / RAW / "inference_offline_llama3_70b" / "a", "{kind}_wattameter.log")
-    write_aggregated(
-        root,
-        "training_llama2_70b_lora",
-        [
-            (training_row("llama2_70b_lora", 2, 1, 111), 4000.0),
-            (training_row("llama2_70b_lora", 4, 1, 113), 9000.0),
-            (training_row("llama2_70b_lora", 8, 1, 114), lambda t: 16_000 + 4 * swing_w(t)),
-        ],
-    )
-    served = [({"service": "coding", "rate": 100.0}, 2000.0)]
-    write_aggregated(root, "inference_online_rate_llama3_70b", served)
     return root
 
 
@@ -115,26 +75,30 @@ def ids(done):
     return sorted(path.stem for path in done.paths)
 
 
-def test_raw_logs_go_before_sums_and_broken_runs_fall_back(dataset, tmp_path):
+def test_runs_are_found_by_their_folders_and_broken_ones_named(dataset, tmp_path):
     out = tmp_path / "library"
     done = import_nlr_genai(dataset, out)
-    assert ids(done) == [
-        "llama2_70b_lora-2n-111",
-        "llama2_70b_lora-2n-112",
-        "llama2_70b_lora-4n-113",
-        "llama2_70b_lora-8n-114",
-        "stable_diffusion-1n-201",
-    ]
-    assert done.n_by_origin == {"raw": 3, "aggregated": 2}
+    assert ids(done) == ["llama2_70b_lora-2n-111", "llama2_70b_lora-2n-112",
+                         "stable_diffusion-1n-201"]  # fmt: skip
     (skipped,) = done.skipped
-    assert skipped.place == "llama2_70b_lora-4n-113 (raw)"
+    assert skipped.place == "llama2_70b_lora-4n-113"
     assert "no partner, expected a RAPL log (CPU packages) of the same node" in skipped.problem
     assert ids(diploee.import_profile(dataset, "nlr-genai", out=tmp_path / "again")) == ids(done)
     library = ProfileLibrary.open(out)
     assert {(p.workload, p.n_nodes) for p in library.entries} <= {
         (p.workload, p.n_nodes) for p in ProfileLibrary.open("reference").entries
-    }
-    assert library.get("llama2_70b_lora-4n-113").mean_power_w == pytest.approx(9000)
+    } | {("llama2_70b_lora", 2), ("stable_diffusion", 1)}
+
+
+def test_what_many_runs_lack_is_named_once(tmp_path):
+    for job in range(4):
+        folder = write_raw(tmp_path / "data", "llama2_70b_lora", 1, 100 + job, duration_s=2.0)
+        if job:
+            next(folder.glob(f"rapl*_{100 + job}_node*.log")).unlink()
+    ended = call("profiles", "import", "nlr-genai", tmp_path / "data", "--out", tmp_path / "lib")
+    assert ended.code == 0
+    assert "3 runs skipped:\n" in ended.out
+    assert ended.out.count("(and 2 others alike)") == 1
 
 
 def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
@@ -151,81 +115,13 @@ def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
     assert origin.licence.startswith("CC BY 4.0 as a mirror states; the origin has a notice of")
 
 
-def test_published_sums_alone_are_read_with_their_metadata(dataset, tmp_path):
-    shutil.rmtree(dataset / RAW)
-    done = import_nlr_genai(dataset, tmp_path / "library")
-    assert ids(done) == [f"llama2_70b_lora-{n}n-{i}" for n, i in ((2, 111), (4, 113), (8, 114))]
-    profile = ProfileLibrary.open(tmp_path / "library").get("llama2_70b_lora-8n-114")
-    t_s = np.arange(0, 120, 0.001)
-    assert profile.mean_power_w == pytest.approx(16_000 + 4 * swing_w(t_s).mean(), rel=1e-3)
-    assert "repeat 1" in profile.provenance.notes
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda f: f.rename(columns={"power[W]": "W"}), "column 'power[W]' is missing"),
-        (lambda f: f.assign(**{"power[W]": -1.0}), ":2: column 'power[W]' is '-1'"),
-        (lambda f: f.assign(**{"power[W]": np.inf}), ":2: column 'power[W]' is 'inf'"),
-        (lambda f: f.assign(**{"power[W]": "x"}), "column 'power[W]' is 'x'"),
-        (lambda f: f.assign(**{"power[W]": np.nan}), "0 good readings in 601 rows"),
-        (lambda f: f.iloc[::-1], "(600 such rows), expected a later time"),
-        (lambda f: f.iloc[:1], "1 good reading in 1 row,"),
-        (lambda f: f.set_axis(f.index * 1e6, axis=0), "expected a number of seconds up to 1e+07"),
-        (lambda f: f.set_axis(f.index * 1e3, axis=0).drop(index=f.index[9:50] * 1e3), "8,400.0 s"),
-    ],
-)  # fmt: skip
-def test_broken_sums_are_left_out_with_their_cause(tmp_path, change, problem):
-    root = tmp_path / "data"
-    rows = [(training_row("m", 2, i, 100 + i), 4000.0) for i in range(2)]
-    place = write_aggregated(root, "training_stable_diffusion", rows)
-    path = place / "results" / "000001.parquet"
-    change(pd.read_parquet(path)).to_parquet(path)
-    done = import_nlr_genai(root, tmp_path / "library")
-    assert ids(done) == ["stable_diffusion-2n-100"]
-    (skipped,) = done.skipped
-    assert skipped.problem.startswith(f"{path}:")
-    assert problem in skipped.problem
-    path.write_bytes(path.read_bytes()[:99])
-    (skipped,) = import_nlr_genai(root, tmp_path / "other").skipped
-    assert "000001.parquet: not a readable Parquet file" in skipped.problem
-    path.unlink()
-    (skipped,) = import_nlr_genai(root, tmp_path / "third").skipped
-    assert skipped.problem == "its file is not in 'results/'"
-
-
-def test_what_many_runs_lack_is_named_once(tmp_path):
-    rows = [(training_row("llama2_70b_lora", 8, n, 100 + n), 16_000.0) for n in range(4)]
-    place = write_aggregated(tmp_path / "data", "training_llama2_70b_lora", rows)
-    for path in sorted((place / "results").iterdir())[1:]:
-        path.unlink()
-    ended = call("profiles", "import", "nlr-genai", tmp_path / "data", "--out", tmp_path / "lib")
-    assert ended.code == 0
-    assert "3 runs skipped:\n" in ended.out
-    assert ended.out.count("its file is not in 'results/' (and 2 others alike)") == 1
-    assert ended.out.count("'results/'") == 1
-
-
 def test_folders_without_usable_runs_are_named(dataset, tmp_path):
     (dataset / RAW / "training_empty").mkdir()
     write_node(dataset / RAW / "training_llama2_70b_lora" / "many", "{kind}_slurmid_7_node_a.log")
-    place = write_aggregated(dataset, "training_other", [(training_row("m", "?", 1, 3), 1.0)])
-    (dataset / AGGREGATED / "training_none" / "results").mkdir(parents=True)
     found = {run.place: run.problem for run in find_runs(dataset)[1]}
-    assert len(found) == 4
+    assert len(found) == 2
     assert found[f"{RAW}/training_empty"] == "no NVML or RAPL logs in this folder"
     assert "no folder such as '16node'" in found[f"{RAW}/training_llama2_70b_lora/many"]
-    assert (
-        "'nodes' is '?', expected 1 to 100,000" in found[f"{AGGREGATED}/{place.name}/metadata.csv"]
-    )
-    assert "no 'metadata.csv' beside it" in found[f"{AGGREGATED}/training_none/results"]
-
-
-def test_runs_of_one_slurm_job_keep_their_own_profiles(tmp_path):
-    rows = [(training_row("Llama2-70B LoRA", 2, i, 5), 1000.0 * i) for i in (3, 4)]
-    write_aggregated(tmp_path / "data", "training", rows)
-    done = import_nlr_genai(tmp_path / "data", tmp_path / "library")
-    assert ids(done) == ["llama2_70b_lora-2n-5", "llama2_70b_lora-2n-5-2"]
 
 
 @pytest.mark.parametrize(
@@ -239,29 +135,6 @@ def test_runs_of_one_slurm_job_keep_their_own_profiles(tmp_path):
 )
 def test_classes_get_the_names_of_the_reference_profiles(name, workload):
     assert workload_of(name) == workload
-
-
-@settings(max_examples=50)
-@given(
-    text=st.binary(max_size=80)
-    | st.lists(
-        st.sampled_from(
-            ["model", "nodes", "slurmid", "path_save", ",", "\n", "2", "1e300", "nan", "x/y", "\"",
-             "results/000000.parquet", "stable_diffusion"]
-        )
-    ).map(lambda words: "".join(words).encode())
-)  # fmt: skip
-def test_no_metadata_raises_anything_but_the_packages_own_error(tmp_path, text):
-    root = tmp_path / "data"
-    if not root.exists():
-        write_aggregated(root, "training", [(training_row("m", 2, 1, 5), 5000.0)], duration_s=2.0)
-    (root / AGGREGATED / "training" / "metadata.csv").write_bytes(text)
-    try:
-        done = import_nlr_genai(root, tmp_path / "library", force=True)
-    except DiploeeError as error:
-        assert "\n" not in str(error)
-    else:
-        assert len(done.paths) >= 1
 
 
 def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(tmp_path, sample):
@@ -280,16 +153,15 @@ def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(tmp_path
 
 
 def test_parts_of_the_data_set_and_folders_above_it_are_found(dataset, tmp_path):
-    assert len(find_runs(tmp_path)[0]) == len(find_runs(dataset)[0]) == 7
-    origins = [{run.origin for run in find_runs(dataset / part)[0]} for part in (RAW, AGGREGATED)]
-    assert origins == [{"raw"}, {"aggregated"}]
+    for folder in (tmp_path, dataset, dataset / RAW):
+        assert len(find_runs(folder)[0]) == 4
 
 
 def test_what_is_no_data_set_is_refused(dataset, tmp_path):
     with pytest.raises(LogFormatError, match="no such folder"):
         import_nlr_genai(tmp_path / "nowhere", tmp_path / "library")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LogFormatError, match="no folder '00_raw_datasets' or '01_aggregated"):
+    with pytest.raises(LogFormatError, match="no folder '00_raw_datasets' in it"):
         import_nlr_genai(tmp_path / "empty", tmp_path / "library")
     (tmp_path / "empty" / RAW).mkdir()
     with pytest.raises(LogFormatError, match="no run of training in it"):
@@ -305,7 +177,7 @@ def test_profiles_that_are_there_are_kept_without_force(dataset, tmp_path):
     out = tmp_path / "library"
     import_nlr_genai(dataset, out)
     before = contents(out)
-    with pytest.raises(ProfileError, match=r"-111\.parquet: exists already \(5 such profiles\)"):
+    with pytest.raises(ProfileError, match=r"-111\.parquet: exists already \(3 such profiles\)"):
         import_nlr_genai(dataset, out)
     import_nlr_genai(dataset, out, force=True)
     assert contents(out) == before
@@ -317,7 +189,7 @@ def test_interrupted_import_leaves_no_profile(dataset, tmp_path, monkeypatch):
 
     def interrupt_at_the_third(*arguments, **options):
         taken.append(add(*arguments, **options))
-        if len(taken) == 3:
+        if len(taken) == 2:
             raise KeyboardInterrupt
         return taken[-1]
 
@@ -354,22 +226,22 @@ def test_import_that_was_killed_between_its_profiles_is_undone_and_can_be_repeat
 def test_the_command_imports_and_says_how_the_classes_differ(dataset, tmp_path):
     out = tmp_path / "library"
     smaller = tmp_path / "reference"  # two of the shipped profiles, to be quick
-    for run in (1, 2):
-        add_profile(ProfileLibrary.open("reference").get(f"llama2_70b_lora-8n-{run}"), smaller)
-    add_profile(ProfileLibrary.open("reference").get("llama2_70b_lora-16n-1"), smaller)
+    shipped = ProfileLibrary.open("reference")
+    for name in ("stable_diffusion-2n-1", "llama2_70b_lora-16n-1"):
+        add_profile(shipped.get(name), smaller)
+    write_raw(dataset, "stable_diffusion", 2, 202)
     command = ("profiles", "import", "nlr-genai", dataset, "--out", out)
     ended = call(*command, "--against", smaller)
     assert ended.code == 0
-    assert f"{out}: 5 profiles, 3 from raw, 2 from aggregated" in ended.out
-    assert "1 run skipped:\n  llama2_70b_lora-4n-113 (raw): " in ended.out
+    assert f"{out}: 4 profiles\n" in ended.out
+    assert "1 run skipped:\n  llama2_70b_lora-4n-113: " in ended.out
     lines = [line.split() for line in ended.out.splitlines()]
-    row = next(i for i, words in enumerate(lines) if words[:2] == ["llama2_70b_lora", "8n"])
+    row = next(i for i, words in enumerate(lines) if words[:2] == ["stable_diffusion", "2n"])
     mean = lines[row + 1]
-    t_s = np.arange(0, 120, 0.001)
-    mean_kw = 16 + 4 * swing_w(t_s).mean() / 1000
+    mean_kw = ProfileLibrary.open(out).get("stable_diffusion-2n-202").mean_power_w / 1000
     assert mean[:2] == ["mean", "[kW]"]
     assert float(mean[2]) == pytest.approx(mean_kw, abs=0.02)
-    reference_kw = sum(ProfileLibrary.open(smaller)[i].mean_power_w for i in (1, 2)) / 2000
+    reference_kw = shipped.get("stable_diffusion-2n-1").mean_power_w / 1000
     assert float(mean[3]) == pytest.approx(reference_kw, abs=6e-4)
     assert float(mean[4].rstrip("%")) == pytest.approx(100 * (mean_kw / reference_kw - 1), abs=0.1)
     assert "Not measured: llama2_70b_lora on 16 nodes.\n" in ended.out
