@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -199,15 +198,13 @@ class Line:
         weighted_ms = np.bincount(segments.profile_id, segments.weight * (end_ms - begin_ms))
         self._played_ms.update({int(i): float(weighted_ms[i]) for i in np.flatnonzero(weighted_ms)})
 
-    def blocks(
-        self, windows: Iterator[Window], n_threads: int | None, executor: Executor | None
-    ) -> Iterator[Block]:
+    def blocks(self, windows: Iterator[Window], n_threads: int | None) -> Iterator[Block]:
         """Yield the blocks of a run behind all stages, as they become final."""
         beside: Iterator[Block] = iter(())
         if self.undisturbed is not None:
             others = self.undisturbed.windows(None, lambda *_: None)
-            beside = self.undisturbed.blocks(others, n_threads, executor)
-        for block in self.stages.through(self._device_blocks(windows, n_threads, executor)):
+            beside = self.undisturbed.blocks(others, n_threads)
+        for block in self.stages.through(self._device_blocks(windows, n_threads)):
             other = next(beside) if self.undisturbed else block
             baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
@@ -249,9 +246,7 @@ class Line:
         # Their latency is missing where nothing arrives: not a mean of steps.
         return replace(found, columns={**columns, **self.services.values(found)})
 
-    def _device_blocks(
-        self, windows: Iterator[Window], n_threads: int | None, executor: Executor | None
-    ) -> Iterator[Block]:
+    def _device_blocks(self, windows: Iterator[Window], n_threads: int | None) -> Iterator[Block]:
         """Yield blocks of device power with the columns of the loads."""
         n, step_ms = self.scenario.resolution_ms // self.scenario.step_ms, self.scenario.step_ms
         most_ms = max(STEPS_OF_BLOCK // n, 1) * n * step_ms if n > 1 else self.scenario.horizon_ms
@@ -262,7 +257,6 @@ class Line:
             self.model,
             windows,
             n_threads=n_threads,
-            executor=executor,
             block_intervals=block_intervals,
         ):
             whole = device_block(power, self.model.facility)

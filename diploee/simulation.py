@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -87,7 +86,6 @@ def simulate(
     jobs_file: bool = True,
     nodes_file: bool = False,
     n_threads: int | None = None,
-    executor: Executor | None = None,
     progress: Progress | None = None,
     policies: Mapping[str, Policy] | None = None,
     stages: Sequence[Stage] = (),
@@ -129,8 +127,6 @@ def simulate(
     n_threads : int, optional
         Threads of the power stage; as many as there are cores, at most four, by default. 0 keeps
         the run to one core.
-    executor : concurrent.futures.Executor, optional
-        Computes the power blocks instead of threads, as `power_stream` says.
     progress : Progress, optional
         Called with the stages and their progress.
     policies : mapping of str to Policy, optional
@@ -202,7 +198,7 @@ def simulate(
             peak_mw = None
             if any(asks_for_peak(each, scenario) for each in limits):
                 coarse = scenario.model_copy(update={"step": None})
-                peak_mw = _peak_mw(again(coarse), n_threads, executor)  # a line that goes at once
+                peak_mw = _peak_mw(again(coarse), n_threads)  # a line that goes at once
             watches = _watches(line, limits, rated_power_w, peak_mw)
             taken = _Taken(
                 line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file, by_load
@@ -210,7 +206,7 @@ def simulate(
             windows = line.windows(window_days, update)
             windows = taken.watched(windows, event_windows)
             at_step = (*taken.at_step, *watches)
-            for block in line.written(line.blocks(windows, n_threads, executor), at_step):
+            for block in line.written(line.blocks(windows, n_threads), at_step):
                 block = taken.causes.by_load(block) if by_load else block
                 with watch.lap("files and metrics"):
                     for sink in (*taken.sinks, *sinks):
@@ -231,7 +227,7 @@ def simulate(
                     opened = again(lower)
                     ends = _watches(opened, limits, rated_power_w, peak_mw)
                     windows = opened.windows(window_days, lambda *_: None)
-                    for _ in opened.written(opened.blocks(windows, n_threads, executor), ends):
+                    for _ in opened.written(opened.blocks(windows, n_threads), ends):
                         pass
                 reports = [
                     (of, report.beside(end.report({}, boundary), LOWER_END))
@@ -390,11 +386,11 @@ def _watches(
     ]
 
 
-def _peak_mw(line: Line, n_threads: int | None, executor: Executor | None) -> float:
+def _peak_mw(line: Line, n_threads: int | None) -> float:
     """Return the peak of a site, the largest of its means once it has filled up [MW]."""
     most_w = 0.0
     windows = line.windows(None, lambda *_: None)
-    for block in line.blocks(windows, n_threads, executor):
+    for block in line.blocks(windows, n_threads):
         n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
         most_w = max(most_w, float(block.columns[POWER][n_left_out:].max(initial=0.0)))
     return most_w / W_PER_MW

@@ -6,7 +6,6 @@ Each calls what `diploee.line` calls window by window.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -202,7 +201,6 @@ def power_blocks(
     step_ms: int | None = None,
     span_ms: tuple[int, int] | None = None,
     n_threads: int | None = None,
-    executor: Executor | None = None,
 ) -> Iterator[PowerBlock]:
     """Sum the segments of a whole run; see `power_stream` for arguments and errors.
 
@@ -218,7 +216,7 @@ def power_blocks(
         How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper.
     step_ms : int, optional
         Interval [ms] other than the scenario's resolution.
-    block_intervals, span_ms, n_threads, executor
+    block_intervals, span_ms, n_threads
         See `power_stream`.
     """
     _refuse("power_blocks", scenario)
@@ -228,7 +226,6 @@ def power_blocks(
         [(segments, scenario.horizon_ms)],
         span_ms=span_ms,
         n_threads=n_threads,
-        executor=executor,
         block_intervals=block_intervals,
     )
 

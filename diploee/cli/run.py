@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -100,14 +99,6 @@ def run_command(
             help="Stop before a run that is forecast to take longer; 10 with limits.",
         ),
     ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Compute the power on a Dask cluster, such as tcp://10.0.0.1:8786; for long runs "
-            "at 0.1 s.",
-        ),
-    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -130,22 +121,20 @@ def run_command(
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     if at_most is None and (limits or resolved.limits):
         at_most = AT_MOST_MIN
-    with _executor(dask) as executor:
-        result = simulate(
-            resolved,
-            out,
-            library=library,
-            engine=engine,
-            force=force,
-            event_windows=event_windows,
-            by_load=by_load,
-            before_stores=before_stores,
-            nodes_file=nodes_file,
-            executor=executor,
-            progress=ProgressBars() if show else Progress(),
-            limits=[load_limits(name) for name in limits or ()],
-            at_most_s=None if at_most is None else at_most * S_PER_MIN,
-        )
+    result = simulate(
+        resolved,
+        out,
+        library=library,
+        engine=engine,
+        force=force,
+        event_windows=event_windows,
+        by_load=by_load,
+        before_stores=before_stores,
+        nodes_file=nodes_file,
+        progress=ProgressBars() if show else Progress(),
+        limits=[load_limits(name) for name in limits or ()],
+        at_most_s=None if at_most is None else at_most * S_PER_MIN,
+    )
     if as_json:
         content = {
             "folder": str(result.folder),
@@ -177,14 +166,6 @@ def _takes_long(scenario: Scenario) -> bool:
         and sum(nodes[pool].n_nodes for pool in pools) * hours >= LONG_NODE_H
         and all(twin_of(nodes[pool].scheduler.open()) for pool in pools)
     )
-
-
-def _executor(address: str | None) -> AbstractContextManager[Any]:
-    if address is None:
-        return nullcontext()
-    from diploee.sweeps.cluster import cluster_executor
-
-    return cluster_executor(address)
 
 
 def validate(

@@ -9,16 +9,13 @@ windows, threads and workers change no bit of it.
 from __future__ import annotations
 
 import os
-import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import chain
-from threading import Lock
 from typing import Any, Literal
-from uuid import uuid4
 
 import numpy as np
 
@@ -226,10 +223,6 @@ class PowerModel:
         """Return what is added: the devices' power and, where it is modelled, AC power."""
         return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what a worker computes for itself."""
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
-
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
         """Decide whether a block adds its whole jobs as spectra, and compute those that lack.
 
@@ -317,9 +310,6 @@ def device_block(power: PowerBlock, facility: Facility) -> Block:
 MAX_THREADS = 4
 """Parts computed at the same time by default at most; each takes some tens of megabytes."""
 
-BLOCKS_AHEAD = 32
-"""Parts handed to an executor beyond the one waited for."""
-
 Window = tuple[Segments, int]
 """Segments that start before a time [ms] and after those of the window before; that time."""
 
@@ -333,29 +323,19 @@ def power_stream(
     *,
     span_ms: tuple[int, int] | None = None,
     n_threads: int | None = None,
-    executor: Executor | None = None,
     block_intervals: int | None = None,
 ) -> Iterator[PowerBlock]:
     """Sum segments and idle nodes into device power while the segments come in, block by block.
 
     The time of the last window is the end of the run; `span_ms` is another start and end, multiples
     of the interval. Parts are computed by `n_threads` at the same time, while the next window is
-    made: as many as there are cores by default, at most four; with 0 in turn, on one core. An
-    `executor` computes them instead: a process pool, or a Dask client's ``get_executor``, whose
-    workers must reach the files of the library's profiles. `block_intervals` are those of a block
-    where no transform sets them.
+    made: as many as there are cores by default, at most four; with 0 in turn, on one core.
+    `block_intervals` are those of a block where no transform sets them.
     """
     sums = PowerSums(model, span_ms, block_intervals)
     n_workers = default_threads() if n_threads is None else max(n_threads, 1)
     # Holds no window while the next one is made.
     parts = chain.from_iterable(map(partial(sums.parts, n_workers=n_workers), windows))
-    if executor is not None:
-        run = uuid4().hex, pickle.dumps(model)  # pickled once for all blocks
-        share = getattr(executor, "share", None)  # sends it to every worker once
-        shared = run if share is None else share(run)
-        tasks = (executor.submit(_remote_block, shared, *part) for part in parts)
-        yield from filter(None, map(sums.put, _in_order(tasks, BLOCKS_AHEAD)))
-        return
     if n_threads == 0:
         yield from filter(None, map(sums.put, (model.block(*part) for part in parts)))
         return
@@ -364,26 +344,6 @@ def power_stream(
         tasks = (threads.submit(model.block, *part) for part in parts)
         # While one part is taken on, the others are under way.
         yield from filter(None, map(sums.put, _in_order(tasks, max(n_workers - 1, 1))))
-
-
-_lock = Lock()
-_worker: dict[str, PowerModel] = {}
-"""In a worker: the run that it works on, with the tables and transforms of its profiles."""
-
-
-def _remote_block(
-    run: tuple[str, bytes], segments: Segments, t0_ms: int, n_steps: int, spectral: bool
-) -> PowerBlock:
-    """Compute a block of a pickled model in a worker; arguments as in `PowerModel.block`."""
-    token, pickled = run
-    with _lock:  # a worker may have several threads
-        if token not in _worker:
-            _worker.clear()
-            _worker[token] = pickle.loads(pickled)
-        model = _worker[token]
-        if spectral:
-            model.prepare(segments, t0_ms, n_steps)
-    return model.block(segments, t0_ms, n_steps, spectral)
 
 
 class PowerSums:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -144,10 +144,6 @@ class PowerProfile(Brief):
                 f"power_w[{negative[0]}] is {power_w[negative[0]]:g} W "
                 f"({negative.size} such values); power must not be negative"
             )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle what was given, not the sums derived from it."""
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @property
     def duration_ms(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -203,10 +203,6 @@ class StoredProfile:
     def duration_ms(self) -> int:
         """Length of the profile [ms]."""
         return self.n_samples * self.dt_ms
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the head alone; the power is read again from the file."""
-        return {name: value for name, value in self.__dict__.items() if name != "profile"}
 
     @cached_property
     def profile(self) -> PowerProfile:

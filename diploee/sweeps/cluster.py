@@ -1,17 +1,11 @@
-"""Runs, or the blocks of one run, on an existing Dask cluster.
-
-For runs the workers must reach the sweep's folder or URL, for blocks the files of the profiles.
-"""
+"""Runs on an existing Dask cluster, whose workers must reach the sweep's folder or URL."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from diploee.errors import DiploeeError, InputError
@@ -20,8 +14,6 @@ from diploee.sweeps.task import Outcome, RunTask, run_task
 
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
-LOOK_S, WORKERLESS_S = 5.0, 60.0
-"""Period of the check for workers, and how long a run waits for new ones."""
 RETRIES = 2
 _LOGGERS = (  # each has a level of its own, or gets one from distributed
     *("distributed", "distributed.client", "distributed.core"),
@@ -62,95 +54,15 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
 
 
 def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
-    with _connected(address) as client:
-        _check_workers(client, address, tasks)
-        yield None
-        yield from _outcomes(client, address, tasks)
-
-
-@contextmanager
-def cluster_executor(address: str) -> Iterator[Executor]:
-    """Give an executor whose workers are those of a Dask cluster."""
-    with _connected(address) as client:
-        yield _ClusterExecutor(client, address)
-
-
-@contextmanager
-def _connected(address: str) -> Iterator[Any]:
-    """Give a client of a scheduler that has workers; let go of it at the end."""
     client = _connect(address)
     try:
         _wait_for_workers(client, address)
-        yield client
+        _check_workers(client, address, tasks)
+        yield None
+        yield from _outcomes(client, address, tasks)
     finally:
         with suppress(OSError, TimeoutError):  # the scheduler may not answer any more
             client.close(timeout=5)  # releases the futures; Dask drops what has not begun
-
-
-class _ClusterExecutor(Executor):
-    """Calls on the workers of a Dask cluster, as `concurrent.futures` has them.
-
-    The client's own ``get_executor`` would not do: a future whose result is on its way when the
-    scheduler goes away never ends there.
-    """
-
-    def __init__(self, client: Any, address: str) -> None:
-        self.address = address
-        self._client = client
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Do a call on a worker and return its future.
-
-        The result is fetched as soon as it is there. It raises what the call raised, or
-        `DiploeeError` if the cluster failed.
-        """
-        with _cluster_errors(self.address):
-            on_worker = self._client.submit(fn, *args, pure=False, **kwargs)
-        return asyncio.run_coroutine_threadsafe(
-            self._result(on_worker), self._client.loop.asyncio_loop
-        )
-
-    async def _result(self, on_worker: Any) -> Any:
-        with _cluster_errors(self.address, on_worker):
-            result = asyncio.ensure_future(self._client.gather(on_worker, asynchronous=True))
-            n_without = 0
-            while not (await asyncio.wait([result], timeout=LOOK_S))[0]:
-                n_without = 0 if await self._client.scheduler.ncores() else n_without + 1
-                if n_without * LOOK_S > WORKERLESS_S:
-                    result.cancel()
-                    raise ConnectionError("no worker is left")
-            return result.result()
-
-    def share(self, value: Any) -> Any:
-        """Send a value to workers that need it and return its handle for calls.
-
-        It is the result of a task: of one whose last copy went with its worker Dask does the task
-        again. Scattered data can't be had again, and Dask's memory manager drops their copies.
-        """
-        with _cluster_errors(self.address), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is large
-            return self._client.submit(_same, value, pure=False)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-@contextmanager
-def _cluster_errors(address: str, on_worker: Any = None) -> Iterator[None]:
-    """Turn a failure for the cluster's sake, not that of a call on a worker, into our error."""
-    from distributed import CancelledError, KilledWorker
-    from distributed.client import ClosedClientError
-
-    try:
-        yield
-    except (ClosedClientError, CancelledError, KilledWorker, OSError) as error:
-        if isinstance(error, OSError) and on_worker is not None and on_worker.status == "error":
-            raise  # of the call, such as a file that is missing there
-        raise DiploeeError(
-            f"--dask {address}: the cluster failed ({type(error).__name__}); nothing was kept, "
-            "check its scheduler and workers and start the run again"
-        ) from error
 
 
 def _connect(address: str) -> Any:

@@ -7,19 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
-from builders import write_scenario
 from command_line import PATIENCE_S, call, start, wait_until
 from sweep_builders import UTILIZATION, sweep_content, sweep_file
-
-from diploee.errors import DiploeeError
-from diploee.sweeps.cluster import cluster_executor
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.dask
@@ -102,76 +96,6 @@ def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
     assert call("sweep", file, "--workers", 2, "--out", local, *profiles, "--quiet").code == 0
     assert len([path for path in local.rglob("*") if path.is_file()]) == 24 * 5 + 5
     assert sweep_content(out) == sweep_content(local)
-
-
-def test_power_blocks_on_a_cluster_equal_those_of_threads(
-    cluster: Cluster, tmp_path: Path, library_folder: Path
-) -> None:
-    cluster.add_worker()
-    cluster.add_worker()
-    scenario = write_scenario(tmp_path / "tiny.yaml", {"duration": "7 d", "resolution": "1 s"})
-    common = ("run", scenario, "--profiles", library_folder, "--quiet")
-    assert call(*common, "--out", tmp_path / "here").code == 0
-    assert call(*common, "--out", tmp_path / "there", "--dask", cluster.address).code == 0
-    here, there = (
-        pq.read_table(tmp_path / name / "facility.parquet") for name in ("here", "there")
-    )
-    assert here.equals(there)
-    metrics = [(tmp_path / name / "metrics.json").read_text() for name in ("here", "there")]
-    assert metrics[0] == metrics[1]
-
-
-def test_what_only_a_killed_worker_has_of_a_run_is_sent_to_another_one(cluster: Cluster) -> None:
-    cluster.add_worker()
-    with cluster_executor(cluster.address) as executor:
-        shared = executor.share(b"a run")
-        assert executor.submit(len, shared).result(timeout=PATIENCE_S) == 5
-        cluster.add_worker()
-        cluster.workers[0].kill()
-        assert executor.submit(len, shared).result(timeout=PATIENCE_S) == 5
-
-
-def test_run_without_any_worker_left_ends_with_one_line(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("diploee.sweeps.cluster.LOOK_S", 0.5)
-    monkeypatch.setattr("diploee.sweeps.cluster.WORKERLESS_S", 1.0)
-    cluster.add_worker()
-    with cluster_executor(cluster.address) as executor:
-        executor.submit(time.sleep, 4).result(timeout=PATIENCE_S)  # none is missed while one works
-        call_there = executor.submit(time.sleep, PATIENCE_S)
-        cluster.workers[0].kill()
-        with pytest.raises(DiploeeError, match="the cluster failed"):
-            call_there.result(timeout=PATIENCE_S)
-
-
-def test_cluster_that_goes_away_in_a_run_ends_with_one_line_and_keeps_nothing(
-    cluster: Cluster, tmp_path: Path, library_folder: Path
-) -> None:
-    cluster.add_worker()
-    changes = {"duration": "360 d", "resolution": "0.1 s"}  # more than a minute
-    scenario = write_scenario(tmp_path / "long.yaml", changes)
-    out = tmp_path / "run"
-    arguments = ("--profiles", library_folder, "--out", out, "--dask", cluster.address)
-    process = start("run", scenario, *arguments)
-    wait_until(lambda: list(tmp_path.rglob("facility.parquet")), process)
-    cluster.scheduler.kill()
-    _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    *progress, last = err.splitlines()
-    assert last.startswith(f"diploee: --dask {cluster.address}: the cluster failed (")
-    assert all(line.startswith("done ") for line in progress), err
-    assert not list(tmp_path.glob("*run*"))
-
-
-def test_error_of_a_call_on_a_worker_is_not_blamed_on_the_cluster(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    cluster.add_worker()
-    with cluster_executor(cluster.address) as executor:
-        call_there = executor.submit(open, tmp_path / "missing")
-        with pytest.raises(FileNotFoundError, match="missing"):
-            call_there.result(timeout=PATIENCE_S)
 
 
 def test_scheduler_without_workers_is_one_line(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,7 @@ import pytest
 from builders import job_energy_j, job_table, profile, tiny_library, tiny_scenario
 
 from diploee.power import Segments
-from diploee.power.blocks import Method, PowerModel, power_stream
+from diploee.power.blocks import PowerModel, power_stream
 from diploee.power.direct import EnergyTables, add_directly, energies_within
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
@@ -115,31 +112,6 @@ def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
     found_w = block.it_power_w[0].tolist()
     assert found_w == [1_500.0 + n_idle * IDLE_W, (n_idle + 1) * IDLE_W]
     assert job_energy_j(schedule, library, scenario).tolist() == [1_500.0]
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Executor]:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        yield executor
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["direct", "spectral"])
-def test_blocks_of_a_process_pool_equal_those_of_threads(
-    method: Method, processes: Executor
-) -> None:
-    scenario = tiny_scenario({"duration": "12 h", "resolution": "1 s"})
-    library = tiny_library()
-    jobs = generate_jobs(scenario, library).jobs
-    segments = job_segments(schedule_jobs(jobs, scenario, "compiled"), library, scenario)
-    args = (segments, scenario, library, 10_000, method)
-    remote = list(power_blocks(*args, executor=processes))
-    local = list(power_blocks(*args))
-    assert len(remote) == len(local)
-    for there, here in zip(remote, local, strict=True):
-        assert there.t0_ms == here.t0_ms
-        assert there.it_power_w.tobytes() == here.it_power_w.tobytes()
-        assert there.busy_nodes.tolist() == here.busy_nodes.tolist()
 
 
 def test_jobs_whose_transforms_do_not_fit_in_memory_are_added_directly(
