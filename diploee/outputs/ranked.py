@@ -15,6 +15,7 @@ from diploee.metric import NONE, Metric, find_metric, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
 from diploee.metrics.limits import LimitReport
+from diploee.metrics.limits.report import VERDICTS
 from diploee.outputs.sections import Figure, Section, Table
 from diploee.outputs.words import interval, listed, moment, pattern_for
 from diploee.units import MS_PER_MIN, MS_PER_S, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
@@ -489,7 +490,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     ]
     verdicts = tuple(
         Figure(report.name or "limits", report.verdict, note=report.counts(), key="verdict")
-        for report in limits
+        for report in sorted(limits, key=LimitReport.rank)
     )
     words = [f"Power is taken at: {view.run.boundary()}."]
     words += [view.run.bands.words] if view.run.bands else []
@@ -498,12 +499,15 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
 
 
 def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
-    """Return the verdict on each limit of runs, which have labels where they are several."""
+    """Return the verdict on each limit of runs, the worst first; several runs have labels."""
     many = len({label for _, _, label in reports}) > 1
-    tables = []
-    for run, report, label in reports:
+    tables, shared = [], dict.fromkeys(reports[0][1].notes) if reports else {}
+    for _, report, _ in reports:
+        shared = {note: None for note in shared if note in report.notes and len(reports) > 1}
+    for run, report, label in sorted(reports, key=lambda of: of[1].rank()):
         step_ms, figures = run.scenario.resolution_ms, list[Figure]()
-        for k, found in enumerate(report.results, start=1):
+        ranked = sorted(report.results, key=lambda of: -VERDICTS.index(of.verdict))
+        for k, found in enumerate(ranked, start=1):
             item, least = f"{k}. {found.text}", "at least " if found.least else ""
             worst = f"{number(found.value, pattern_for([found.value]))} {found.unit}".strip()
             cells = {
@@ -527,11 +531,13 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
             ]
         name = f"{report.name or 'limits'}: {report.verdict.upper()} ({report.counts()})"
         title = f"{label}: {name}" if many else name
-        note = " ".join(f"{line}." for line in report.head()[1:])
+        said = (report.origin, *(note for note in report.notes if note not in shared))
+        note = " ".join(f"{text[:1].upper()}{text[1:]}." for text in said if text)
         tables.append(Table(title, tuple(figures), note, "Limit"))
     notes = (
         "Met: all of a limit that this kind of model covers is seen over a whole year, and nothing "
         "is beyond it. Inconclusive: the run shows a part alone, and nothing there is beyond it.",
+        *(f"{text[:1].upper()}{text[1:]}." for text in shared),
     )
     return Section("limits", "Limits", (), tuple(tables), (), notes)
 
@@ -682,15 +688,18 @@ def provenance(run: Run) -> Section:
 
 
 def _grouped(keys: Iterable[str], run: Run) -> Iterator[str]:
-    """Yield the assumed keys by their part of the facility, stages by their kind."""
+    """Yield the assumed keys by their part of the site, those of several alike once."""
     stages = run.scenario.facility.stages
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, None]] = {}
     for key in keys:
         parts = key.removeprefix("facility.").split(".")
         if parts[0] == "stages":
             parts = [stages[int(parts[1])].kind, *parts[2:]]
         elif parts[0] == "node_types":
             parts = [" ".join(parts[1:3]), *parts[3:]]
-        groups.setdefault(parts[0], []).append(".".join(parts[1:]))
+        parts = [part for part in parts if not part.isdigit()]
+        if parts[0] in ("streams", "request_streams"):
+            parts = [".".join(parts[1:-1]), parts[-1]]
+        groups.setdefault(parts[0], {})[".".join(parts[1:])] = None
     for group, names in groups.items():
         yield f"{group}: {', '.join(names)}"

@@ -107,7 +107,7 @@ Entry = Mapping[str, Any]
 def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> Report:
     """Return the data sheet of a run."""
     view, (quarters, why) = RunView(run, MEGAWATT), _quarters(run)
-    demands = [run.limits(name) for name in limits]
+    demands = [run.limits(name) for name in limits] or run.verdicts
     tables = {pivot.title: pivot for part in RANKED for pivot in part.tables}
     grid = run.metrics.get("grid")
     lines = view.table(tables["Strongest lines of the mean spectrum"])
@@ -136,7 +136,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
                                  " ".join(voltage_notes(view))))  # fmt: skip
     if run.scenario.facility.ride_through:
         sections.append(_ride_through(run))
-    if limits:
+    if demands:
         checked = limits_section([(run, report, "") for report in demands])
         sections.append(replace(checked, charts=()))
     return Report(
@@ -440,7 +440,7 @@ def write_datasheet(
     csv_file, xlsx : pathlib.Path, optional
         Table and workbook of its figures.
     limits : sequence of str
-        Files or names of limits to check.
+        Files or names of limits to check; without any, those that it was checked against.
     peaks : pathlib.Path, optional
         CSV file of a utility's peak intervals.
     bands : path, optional

@@ -162,6 +162,10 @@ class LimitReport(Brief):
         """The verdict on all; a part of a year can only show that limits are not met."""
         return "inconclusive" if self.of_span == "met" and self.is_part else self.of_span
 
+    def rank(self) -> int:
+        """Return the place by the verdict, what is not met first."""
+        return -VERDICTS.index(self.verdict)
+
     @property
     def of_span(self) -> Verdict:
         """The worst verdict on a limit over the time that was run."""
