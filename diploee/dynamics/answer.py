@@ -81,13 +81,15 @@ class Case(Brief):
         rows = np.arange(1, n) * self.step_s
         edges = np.unique([first, last, *times, *rows])
         a, b = edges[:-1], edges[1:]
-        row = np.clip(a // self.step_s, 0, self.blocks[0].mw.size - 1).astype(int)
-        without = np.array([block.mw[row] for block in self.blocks])
-        near = np.array([_fractions(r, a + (b - a) / 4) for r in self.responses])
-        far = np.array([_fractions(r, b - (b - a) / 4) for r in self.responses])
-        return Course(
-            a, b, (1.5 * near - 0.5 * far) * without, (1.5 * far - 0.5 * near) * without, without
+        row = np.clip(a // self.step_s, 0, self.blocks[0].mw.size - 1).astype(int).repeat(2)
+        without_mw = np.array([block.mw[row] for block in self.blocks])
+        # Within each piece, as the fraction jumps at its ends
+        near, far = (
+            np.array([_fractions(r, of) for r in self.responses])
+            for of in (a + (b - a) / 4, b - (b - a) / 4)
         )
+        on = np.dstack([1.5 * near - 0.5 * far, 1.5 * far - 0.5 * near]).reshape(len(near), -1)
+        return Course(np.column_stack([a, b]).ravel(), on * without_mw, without_mw)
 
     def answering(self) -> dict[str, tuple[RideThrough, Response]]:
         """Return the blocks that have settings, with their responses."""
@@ -108,8 +110,7 @@ class Case(Brief):
     def energy_mwh(self) -> dict[str, float]:
         """Return the energy that each block doesn't draw [MWh], until the end."""
         of = self.course
-        away_mw = of.without_mw - (of.before_mw + of.after_mw) / 2
-        energy = (away_mw * (of.ends_s - of.starts_s)).sum(axis=1) / S_PER_H
+        energy = np.asarray(np.trapezoid(of.without_mw - of.power_mw, of.time_s)) / S_PER_H
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
     def moves(self) -> Iterator[tuple[Block, Change, int, float]]:
@@ -128,15 +129,15 @@ class Case(Brief):
         moved = dict.fromkeys(("transfer", "return"), 0.0)
         for _, change, _, mw in self.moves():
             moved[change.what] += mw
-        of, energy = self.course, self.energy_mwh()
-        away_mw = of.without_mw - np.minimum(of.before_mw, of.after_mw)
+        energy = self.energy_mwh()
+        away_mw = (self.course.without_mw - self.course.power_mw).sum(axis=0)
         carried = (energy[b.name] for b in self.blocks if b.of not in ("motors", "rest"))
         return {
             "load_mw": self.load_mw,
-            "most_away_mw": float(away_mw.sum(axis=0).max()),
+            "most_away_mw": float(away_mw.max()),
             "transferred_mw": moved["transfer"],
             "returned_mw": moved["return"],
-            "latched_mw": float((of.without_mw[:, -1] - of.after_mw[:, -1]).sum()),
+            "latched_mw": float(away_mw[-1]),
             "battery_mwh": sum(carried),
         }
 
@@ -166,11 +167,11 @@ class Answer(Brief):
         """Return each block's power over time, linear between rows, for every case."""
         parts = []
         for case in self.cases:
-            time_s, power_mw, without_mw = case.course.corners
-            for block, *of_block in zip(case.blocks, power_mw, without_mw, strict=True):
+            of = case.course
+            for block, *of_block in zip(case.blocks, of.power_mw, of.without_mw, strict=True):
                 named = (case.label, case.residual_pu, case.at.isoformat(), block.name)
-                columns = [[value] * time_s.size for value in named]
-                parts.append(pa.table([*columns, time_s, *of_block], schema=_SCHEMA))
+                columns = [[value] * of.time_s.size for value in named]
+                parts.append(pa.table([*columns, of.time_s, *of_block], schema=_SCHEMA))
         return pa.concat_tables(parts)
 
     def write(self, path: Path) -> None:
@@ -383,9 +384,10 @@ def ride_through(
 def longest_away_s(case: Case) -> float:
     """Return the longest time that a block is away without a break."""
     of = case.course
-    away = np.minimum(of.before_mw, of.after_mw) < of.without_mw - LEAST_MW
-    since_s = np.maximum.accumulate(np.where(away, of.starts_s[0], of.ends_s), axis=1)
-    return float((of.ends_s - since_s).max())
+    away = (of.power_mw < of.without_mw - LEAST_MW).reshape(len(case.blocks), -1, 2).any(axis=2)
+    starts_s, ends_s = of.time_s.reshape(-1, 2).T
+    since_s = np.maximum.accumulate(np.where(away, starts_s[0], ends_s), axis=1)
+    return float((ends_s - since_s).max())
 
 
 class _Load:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from diploee.dynamics.events import NORMAL_PU, Event
-from diploee.dynamics.machine import TIE_S, Response, Span, Voltage, joined
+from diploee.dynamics.machine import TIE_S, Response, Span, Voltage
 from diploee.errors import Brief, plural
 from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 from diploee.tables import Float64Array
@@ -169,36 +169,23 @@ def seconds(time_s: float) -> str:
 
 @dataclass(frozen=True)
 class Course(Brief):
-    """Power of a site over pieces of time in which every block is linear."""
+    """Power of a site over pieces of time in which every block is linear: both ends of each."""
 
-    starts_s: Float64Array  # shape (n,)
-    ends_s: Float64Array  # shape (n,)
-    before_mw: Float64Array  # power at each piece's start, shape (blocks, n)
-    after_mw: Float64Array  # and at its end
-    without_mw: Float64Array  # without the event, constant within a piece
-
-    @property
-    def corners(self) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Times [s], power and power without the event [MW] at both ends of each piece."""
-        time_s = np.column_stack([self.starts_s, self.ends_s]).ravel()
-        power_mw = np.dstack([self.before_mw, self.after_mw]).reshape(-1, time_s.size)
-        return time_s, power_mw, np.repeat(self.without_mw, 2, axis=1)
-
-    @property
-    def ratios(self) -> tuple[Float64Array, Float64Array]:
-        """Power over that without the event, at the start and the end of each piece."""
-        whole = np.maximum(self.without_mw.sum(axis=0), 1e-12)
-        return self.before_mw.sum(axis=0) / whole, self.after_mw.sum(axis=0) / whole
+    time_s: Float64Array  # shape (2 n,)
+    power_mw: Float64Array  # shape (blocks, 2 n)
+    without_mw: Float64Array  # without the event, constant within a piece, shape (blocks, 2 n)
 
     def last_below(self, level: float, first_s: float, end_s: float) -> float:
-        """Return the last time before `end_s` at which the ratio is below a level."""
-        low, high = self.ratios
+        """Return the last time before `end_s` at which less than a level of the power is drawn."""
+        without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
+        low, high = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
+        starts_s, ends_s = self.time_s.reshape(-1, 2).T
         level -= 1e-9
-        found = (self.starts_s < end_s) & (self.ends_s > first_s) & (np.minimum(low, high) < level)
+        found = (starts_s < end_s) & (ends_s > first_s) & (np.minimum(low, high) < level)
         if not found.any():
             return first_s
         k = int(np.flatnonzero(found)[-1])
-        a, b = self.starts_s[k], self.ends_s[k]
+        a, b = starts_s[k], ends_s[k]
         at = b if high[k] < level else a + (level - low[k]) / (high[k] - low[k]) * (b - a)
         return float(min(max(at, first_s), end_s))
 
@@ -262,13 +249,13 @@ def verdict(
 
 def _dips(voltage: Voltage) -> list[tuple[float, float]]:
     """Return the end of each dip, and the start of the next."""
-    spans = joined(voltage.beyond(NORMAL_PU[0]))
-    return [(a.end, b.start) for a, b in pairwise([*spans, Span(inf, inf)])]
+    spans = (*voltage.beyond(NORMAL_PU[0]), Span(inf, inf))
+    return [(a.end, b.start) for a, b in pairwise(spans)]
 
 
 def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[float]:
     for back_s, after_s in _dips(voltage):
-        end_s = min(after_s, float(course.ends_s[-1]))
+        end_s = min(after_s, float(course.time_s[-1]))
         last_s = course.last_below(level, back_s, end_s) if back_s < inf else inf
         yield inf if last_s >= end_s else last_s - back_s
 
@@ -292,8 +279,8 @@ def _judged(curve: Curve, times: Sequence[float], voltage: Voltage) -> Iterator[
 
 
 def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
-    rise = (course.after_mw - course.before_mw).sum(axis=0) / (course.ends_s - course.starts_s)
-    steepest = float(rise.max(initial=0.0)) * 60
+    rise_mw, length_s = (np.diff(of)[::2] for of in (course.power_mw.sum(axis=0), course.time_s))
+    steepest = float((rise_mw / length_s).max(initial=0.0)) * 60
     if steepest > 0:
         kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
         yield kind, f"restores {rounded(steepest)} MW/min, {most:g} allowed"

@@ -8,7 +8,7 @@ known beforehand (`respond`) and a simulator's steps (`Machine.hold`) take the s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import exp, inf, isfinite, log1p
@@ -304,15 +304,3 @@ def respond(settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0) -> Re
     for _, end_s, pu in voltage.pieces():
         machine.hold(end_s, pu)
     return machine.found
-
-
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """Return spans as those that don't touch, in order."""
-    found: list[Span] = []
-    for span in sorted(spans, key=lambda s: (s.start, s.end)):
-        if found and span.start <= found[-1].end:
-            if span.end > found[-1].end:
-                found[-1] = Span(found[-1].start, span.end)
-        else:
-            found.append(span)
-    return found

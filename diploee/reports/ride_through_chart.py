@@ -15,20 +15,20 @@ def ride_through_chart(answer: Answer) -> Chart:
     labels = list(dict.fromkeys(case.label for case in answer.cases))
     label = labels[len(labels) // 2]
     cases = [case for case in answer.cases if case.label == label]
-    ends_s = max(case.course.ends_s[-1] for case in cases)
+    ends_s = max(case.course.time_s[-1] for case in cases)
     shown_s = min(ends_s, cases[0].voltage.time_s[-1] + AFTER_S)
     later = f" What goes on until {seconds(ends_s)} isn't shown." if ends_s > shown_s else ""
     volts, power = list[Line](), list[Line]()
     for k, case in enumerate(cases):
         name = "" if case.residual_pu is None else f"{case.residual_pu:.2f} pu"
-        ends = (*case.voltage.time_s[1:], min(case.course.ends_s[-1], shown_s))
+        ends = (*case.voltage.time_s[1:], min(case.course.time_s[-1], shown_s))
         times = np.column_stack([case.voltage.time_s, ends]).ravel()
         pu, dashed = np.repeat(case.voltage.pu, 2), dash(7 * k)
         volts.append(Line(times, pu, name or "voltage", colour(k), "pu", dash=dashed))
-        times, *powers = case.course.corners
-        kept = times <= shown_s
-        times = times[kept]
-        load, without = (power_mw.sum(axis=0)[kept] for power_mw in powers)
+        of = case.course
+        kept = of.time_s <= shown_s
+        times = of.time_s[kept]
+        load, without = (mw.sum(axis=0)[kept] for mw in (of.power_mw, of.without_mw))
         if not k:
             power.append(Line(times, without, "without the event", MUTED, "MW", dash="dash"))
         power.append(Line(times, load, name or "load", colour(k), "MW", dash=dashed))

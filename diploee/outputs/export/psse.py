@@ -234,6 +234,10 @@ def _perc1(window: _Window) -> Written:
         name: None if power is None else round(float(power[window.studied]) / BASE_MVA, 8)
         for name, power in (("Pnom", window.p_mw), ("Qnom", window.q_mvar))
     }
+    notes.append(
+        f"its output lags by Tt, {values['Tt']:g} s, so that it returns later by that; "
+        "facility.ride_through has no lag"
+    )
     text = json.dumps(values | nominal, indent=2)
     (request.path / "perc1.json").write_text(f"{text}\n", encoding="ascii")
     files = {"perc1.json": f"PERC1 by name; Pnom, Qnom: pu of {BASE_MVA:g} MVA at {window.when}"}
