@@ -414,11 +414,10 @@ def _supply(run: Run, power_w: Float64Array) -> Supply:
     """Return the power of a run behind a battery, with its own peak and rating."""
     facility, power_w = run.scenario.facility, as_stored(power_w)
     of_run = run.metrics.get("grid") or {}
-    transient_h = of_run.get("transient_h", 0.0)
     power = {**(run.metrics.get("power") or {}), "min_mw": float(power_w.min()) / W_PER_MW}
     if not (facility.stages or facility.has_ac_power):
         power["rated_mw"] = facility.supplied_power_w / W_PER_MW
-    filled_w = power_w[-(-round(transient_h * MS_PER_H) // run.scenario.resolution_ms) :]
+    filled_w = power_w[-(-round(run.transient_h * MS_PER_H) // run.scenario.resolution_ms) :]
     most_mw = float(filled_w.max()) / W_PER_MW if filled_w.size else None
     peak = {**(of_run.get("peak") or {}), "time": None, "max_mw": most_mw}
     # Causes of the load's events are not those of the supply's.

@@ -93,7 +93,7 @@ class LimitResult(Brief):
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
     def brief(self) -> str:
-        """Return by how much it is met or not, when and how often, and what weakens or bounds it."""
+        """Return by how much it is met or not, when and how often, and what weakens it."""
         name = self.text.partition(" (")[0]
         worst = f"{self.value:.4g}, at least" if self.least else f"{self.value:.4g} of"
         parts = [f"{name}: {worst} {self.limit:g} {self.unit}".rstrip()]
@@ -284,7 +284,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
     whole = seen_by(run, bool(reactive), supply)
     checks, unchecked = all_checks(limits, whole)
     metrics = run.metrics if supply is None else supply.metrics
-    transient_ms = _transient_ms(run, metrics)
+    transient_ms = round(run.transient_h * MS_PER_H)
     series = Checked(checks, whole.clock.step_ms)
     for begin_ms, power, of_run in _blocks(run, reactive, supply):
         series.add(begin_ms, power, transient_ms, of_run)
@@ -474,17 +474,6 @@ def quanta(values: Float64Array, where: str) -> Int64Array:
         return to_quanta(values, MAX_DAY_POWER_W)
     except ValueError as error:
         raise InputError(f"{where}: {error}") from error
-
-
-def _transient_ms(run: Run, metrics: Mapping[str, Any]) -> int:
-    """Return the time in which a run filled up [ms]; 0 for one of an older version."""
-    hours = (metrics.get("grid") or {}).get("transient_h", 0.0)
-    if not isinstance(hours, int | float) or not 0 <= hours * MS_PER_H < run.scenario.horizon_ms:
-        raise InputError(
-            f"{run.folder}: metrics: grid.transient_h is {shown(hours)}, expected hours within the "
-            "run; run the scenario again"
-        )
-    return round(hours * MS_PER_H)
 
 
 def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]) -> LimitResult:
