@@ -189,29 +189,6 @@ def mixture_percentiles(
     return [math.exp(scipy.optimize.brentq(beyond, low, high, (percent,))) for percent in percents]
 
 
-def weighted_percentiles(
-    values: Float64Array, weight: Float64Array, percents: Sequence[float]
-) -> list[float]:
-    """Return weighted percentiles: the lowest value that the share of the weight does not pass.
-
-    Values and positive weights are of shape (P,), percentages 0-100.
-    """
-    # Only the classes that hold a percentile are sorted: a tenth of the time of sorting them all.
-    low, range_ = float(values.min()), float(np.ptp(values))
-    scale = (CLASSES - 1) / range_ if range_ > 0 else 0.0
-    number = ((values - low) * scale).astype(np.int64)
-    reached = np.cumsum(np.bincount(number, weight))
-    found = []
-    for wanted in np.array(percents) / 100 * reached[-1]:
-        of = int(np.searchsorted(reached, wanted))
-        members = np.flatnonzero(number == min(of, number.max()))
-        order = members[np.argsort(values[members])]
-        before = reached[of - 1] if of else 0.0
-        at = int(np.searchsorted(before + np.cumsum(weight[order]), wanted))
-        found.append(float(values[order[min(at, order.size - 1)]]))
-    return found
-
-
 def _cap_violated(
     latency_s: Float64Array, weight: Float64Array, capacity: Capacity
 ) -> BoolArray | None:

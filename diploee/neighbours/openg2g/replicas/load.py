@@ -28,7 +28,6 @@ from diploee.facility.base import Block, Values
 from diploee.files.places import shipped_folder
 from diploee.inputs import Inputs
 from diploee.loads.services.banks import Bank, BankLoad
-from diploee.loads.services.metrics import weighted_percentiles
 from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
@@ -437,7 +436,9 @@ def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:
     }
     if runs.any():
         itl_s, time_s = model.itl_s[runs], step_s[runs]
-        median, most = weighted_percentiles(itl_s, time_s, (50, 99))
+        median, most = np.quantile(
+            itl_s, (0.5, 0.99), weights=time_s, method="inverted_cdf"
+        ).tolist()
         mean = float(np.average(itl_s, weights=weight[runs]))
         found["mean_batch_size"] = float(np.average(model.batch_size, weights=weight))
         found["itl_s"] = {"mean": mean, "p50": median, "p99": most}
