@@ -38,8 +38,7 @@ class Running(Model):
     """Where and by whom the runs of a sweep are done, and what is shown."""
 
     out: str | None = unset(
-        "Folder, or a URL that fsspec knows, such as s3://bucket/sweep; sweeps/<name> by default. "
-        "Runs that are complete there are not repeated."
+        "Folder; sweeps/<name> by default. Runs that are complete there are not repeated."
     )
     workers: Annotated[int, Field(ge=0)] | None = unset(
         "Processes on this machine, all its cores by default; fewer run where memory is short; 0 "
@@ -168,11 +167,6 @@ def _executor(running: Running) -> Executor:
         return partial(run_on_dask, address=running.dask)
     if running.workers == 0:
         return in_process
-    if running.out is not None and running.out.startswith("memory:"):
-        raise InputError(
-            f"--out {running.out}: other processes do not see this process's memory; choose a "
-            "folder or another URL, or --workers 0"
-        )
     return partial(run_locally, n_workers=running.workers or usable_cores())
 
 

@@ -122,9 +122,7 @@ def local_place(place: Path | str, option: str = "--out") -> Path:
     if not text:
         raise InputError(f"{option}: is empty; name a file or folder")
     if _URL.match(text):
-        raise InputError(
-            f"{option}: '{text}' is a URL, which only sweeps write to; name a local file or folder"
-        )
+        raise InputError(f"{option}: '{text}' is a URL; name a local file or folder")
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InputError(f"{option}: '{text}' is not a name in UTF-8; choose another one")
     return Path(place)

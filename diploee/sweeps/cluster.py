@@ -1,4 +1,4 @@
-"""Runs on an existing Dask cluster, whose workers must reach the sweep's folder or URL."""
+"""Runs on an existing Dask cluster, whose workers must reach the sweep's folder."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _wait_for_workers(client: Any, address: str) -> None:
 
 
 def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
-    """Check that the workers see the sweep's folder or URL."""
+    """Check that the workers see the sweep's folder."""
     target, token = tasks[0].target, uuid.uuid4().hex
     store = open_store(target)
     store.write(TOKEN_FILE, token.encode())
@@ -113,7 +113,7 @@ def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     if blind:
         raise InputError(
             f"--dask {address}: worker {blind[0]} does not see --out {target}; use a folder that "
-            "all machines share, or a URL such as s3://bucket/sweep"
+            "all machines share"
         )
 
 

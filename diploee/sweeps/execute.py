@@ -53,7 +53,7 @@ GONE = "it was done, but its files are damaged or gone; the same command does it
 class SweepResult(Brief):
     """A sweep after its runs."""
 
-    target: str  # folder or URL
+    target: str  # its folder
     runs: list[PlannedRun]  # all runs
     summary: pa.Table  # the content of ``summary.parquet``
     failed: dict[str, str] = field(default_factory=dict)  # error by the run's name
@@ -90,7 +90,7 @@ def run_sweep(
     sweep : Sweep, str or pathlib.Path
         A loaded sweep, its file, or the name of a shipped one.
     out : str or pathlib.Path, optional
-        Folder or fsspec URL; ``sweeps/<name>`` by default. Complete runs found there are kept.
+        Folder; ``sweeps/<name>`` by default. Complete runs found there are kept.
     executor : callable
         Does the runs: in this process by default, or `run_locally`, `run_on_dask` with their
         further arguments bound.
@@ -226,7 +226,7 @@ def sweep(
     asked : Sweep, mapping, path or str
         A loaded sweep, the content of a sweep file, the file, or the name of a shipped one.
     out : path, optional
-        Folder or fsspec URL; ``sweeps/<name>`` by default.
+        Folder; ``sweeps/<name>`` by default.
     workers : int
         Processes on this machine; 0 for none but this one.
     **options : object

@@ -23,7 +23,6 @@ from types import ModuleType
 from typing import Any
 
 from diploee.simulation import MB_OF_WINDOW, START_MB
-from diploee.sweeps.store import remove_staging
 from diploee.sweeps.task import Outcome, RunTask, run_task
 
 MAX_ATTEMPTS = 3
@@ -157,7 +156,6 @@ def _in_pool(
         pool.shutdown(cancel_futures=True)
         for process in started:
             process.join(STOP_TIMEOUT_S)
-            remove_staging(process.pid or 0)
     lost = [task for task in tasks if task.run not in done]
     return lost, next((process.exitcode for process in started if process.exitcode), 0)
 
@@ -219,5 +217,4 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
-        remove_staging(os.getpid())
         os._exit(1)

@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,6 @@ RECORD_FILE = "record.json"
 SUMMARY_FILE = "summary.parquet"
 SWEEP_FILE = "sweep.json"
 SCHEMA_VERSION = 1
-READERS = 16
-"""Threads that read the small files of finished runs; a URL answers slowly, but many at once."""
 SHAPE_FILE = "load_shape.parquet"
 KINDS = ("hour_of_week_mean", "hour_of_week_max", "duration_curve")
 EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000])
@@ -183,8 +180,7 @@ def read_results(store: Store, runs: Iterable[str], keep: Keep) -> dict[str, Res
         return run, Result(metrics, tuple(record.warnings))
 
     wanted = sorted(store.complete_runs() & set(runs))
-    with ThreadPoolExecutor(READERS) as pool:
-        return {run: result for run, result in pool.map(read, wanted) if result is not None}
+    return {run: result for run, result in map(read, wanted) if result is not None}
 
 
 def check_own(store: Store) -> None:

@@ -32,7 +32,7 @@ class RunTask(Brief):
 
     run: str  # name of the run
     scenario: Scenario  # as resolved
-    target: str  # folder or URL of the sweep
+    target: str  # folder of the sweep
     profiles: tuple[str, ...] = ()  # profile folders; none means the shipped ones
     engine: Engine | None = None  # scheduler; by default that which gives the run sooner
     keep: Keep = "series"  # kept files of the run

@@ -102,7 +102,6 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
         ({"seeds": 11}, ("--max-runs", 10), "11 runs, more than --max-runs 10"),
         ({"seeds": [3, 3]}, (), "seed 3 is given twice"),
         ({"base": "tinny.yaml"}, (), "base: tinny.yaml: no such scenario file"),
-        ({}, ("--out", "memory://x"), "other processes do not see this process's memory"),
         ({}, ("--dask", "tcp://127.0.0.1:1", "--workers", 2), "exclude each other"),
     ],
 )

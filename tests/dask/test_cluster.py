@@ -112,18 +112,6 @@ def test_scheduler_without_workers_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_place_that_the_workers_do_not_see_is_one_line(
-    cluster: Cluster, tmp_path: Path, library_folder: Path
-) -> None:
-    cluster.add_worker()
-    options = ("--out", "memory://sweep", "--profiles", library_folder, "--quiet")
-    process = start("sweep", sweep_file(tmp_path, {}), "--dask", cluster.address, *options)
-    _, stderr = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    (line,) = stderr.splitlines()
-    assert "does not see --out memory://sweep; use a folder that all machines share" in line
-
-
 def test_scheduler_that_goes_away_ends_with_one_line_and_keeps_finished_runs(
     cluster: Cluster, tmp_path: Path, library_folder: Path
 ) -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import fsspec
 import pandas as pd
 import pytest
 from builders import write_library
@@ -18,11 +17,11 @@ from diploee.errors import DiploeeError, InputError
 from diploee.metric import flatten
 from diploee.profiles import ProfileLibrary
 from diploee.sweeps import RunTask, Sweep, run_sweep
+from diploee.sweeps.cluster import _check_workers
 from diploee.sweeps.task import Outcome, run_task
 
 NO_PLACES = (
-    *("", " ", "://", ":///", "://x", "file://", "memory://", "s3:///", "1://x", "a b://x"),
-    *("s3:", "s3:/bucket", ":", ":/x"),
+    *("://", ":///", "://x", "file://", "memory://", "s3:///", "s3:", "s3:/bucket", ":", ":/x"),
 )
 
 
@@ -126,20 +125,15 @@ def test_asking_to_keep_more_repeats_the_runs_that_kept_less(
     assert (tmp_path / "out" / "runs" / result.runs[0].run / "jobs.parquet").is_file()
 
 
-@pytest.mark.slow
-def test_url_gets_the_same_files_as_a_folder(
-    sweep: Sweep, tmp_path: Path, profiles: list[str]
-) -> None:
-    url = f"memory://{tmp_path}/by-url"
-    run_sweep(sweep, tmp_path / "out", profiles=profiles)
-    result = run_sweep(sweep, url, profiles=profiles)
-    assert not result.failed
-    fs = fsspec.filesystem("memory")
-    for path in sorted((tmp_path / "out").rglob("*")):
-        if path.is_file() and path.name != "manifest.json":
-            there = f"{tmp_path}/by-url/{path.relative_to(tmp_path / 'out')}"
-            assert fs.cat_file(there) == path.read_bytes(), path.name
-    assert run_sweep(sweep, url, profiles=profiles, executor=Failing()).n_computed == 0
+def test_worker_that_does_not_see_the_folder_is_named(sweep: Sweep, tmp_path: Path) -> None:
+    class Blind:
+        def run(self, *_: object) -> dict[str, bool]:
+            return {"tcp://w:1": False}
+
+    task = RunTask("a", sweep.base, str(tmp_path / "out"))
+    with pytest.raises(InputError, match="worker tcp://w:1 does not see --out"):
+        _check_workers(Blind(), "tcp://s:1", [task])
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_place_that_cannot_be_written_stops_the_sweep_before_any_run(
@@ -183,9 +177,9 @@ def test_second_sweep_of_the_same_folder_is_kept_out(
 @pytest.mark.parametrize(
     ("place", "problem"),
     [
-        ("nosuch://x", "--out nosuch://x: "),
         ("a\udcff", "is not a name in UTF-8"),
-        *((place, "names no place; give a folder, or a URL") for place in NO_PLACES),
+        ("", "--out: is empty; name a file or folder"),
+        *((place, "is a URL; name a local file or folder") for place in NO_PLACES),
     ],
 )
 def test_place_that_is_none_is_one_line_and_nothing_is_written(
