@@ -98,14 +98,13 @@ def datasheet_command(
         Path, place_option("The page; one of diploee that stands there is replaced.")
     ] = Path("datasheet.html"),
     csv: Annotated[Path | None, place_option("Also as CSV, a row for a figure.", "--csv")] = None,
-    xlsx: Annotated[Path | None, place_option("Also as a workbook.", "--xlsx")] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Write the page that a utility asks of a load: demand, ramps, limits, sources."""
     written = write_datasheet(
-        run_dir, out, csv_file=csv, xlsx=xlsx, limits=limits or (), peaks=peaks,
+        run_dir, out, csv_file=csv, limits=limits or (), peaks=peaks,
         bands=bands, force=force,
     )  # fmt: skip
     print_written(written, as_json, quiet)

@@ -8,21 +8,17 @@ guideline of 2026-05 (mostly seen in secondary sources).
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from importlib.util import find_spec
-from io import BytesIO
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
 from diploee.dynamics.answer import VERDICTS
-from diploee.errors import InputError, cell, printable
+from diploee.errors import InputError, cell
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
@@ -423,7 +419,6 @@ def write_datasheet(
     out: Path | str = "datasheet.html",
     *,
     csv_file: Path | None = None,
-    xlsx: Path | None = None,
     limits: Sequence[str] = (),
     peaks: Path | None = None,
     bands: Path | str | None = None,
@@ -437,8 +432,8 @@ def write_datasheet(
         Run folder.
     out : path
         Page to write.
-    csv_file, xlsx : pathlib.Path, optional
-        Table and workbook of its figures.
+    csv_file : pathlib.Path, optional
+        Table of its figures.
     limits : sequence of str
         Files or names of limits to check; without any, those that it was checked against.
     peaks : pathlib.Path, optional
@@ -451,31 +446,20 @@ def write_datasheet(
     run = open_run(folder)
     if bands is not None:
         run = run.with_bands(bands)
-    if xlsx is not None and find_spec("openpyxl") is None:
-        raise InputError(
-            "--xlsx: workbooks need the package openpyxl; pip install 'diploee[xlsx]', or take "
-            "--csv"
-        )
     inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
-    places = {"--csv": csv_file, "--xlsx": xlsx}
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
-    taken = {Path(out).resolve(): "--out"}
-    for option, place in places.items():
-        if place is not None:
-            if (other := taken.setdefault(Path(place).resolve(), option)) != option:
-                raise InputError(
-                    f"{option}: {place} is that of {other}; give each a place of its own"
-                )
-            check_file(place, force, inputs=inputs, option=option)
-            refuse_in_run(place, run.folder, option)
+    if csv_file is not None:
+        if csv_file.resolve() == Path(out).resolve():
+            raise InputError(f"--csv: {csv_file} is that of --out; give each a place of its own")
+        check_file(csv_file, force, inputs=inputs, option="--csv")
+        refuse_in_run(csv_file, run.folder, "--csv")
     sheet = data_sheet(run, limits, peaks)
     page = report_page(sheet)
     with writing(force, inputs) as files:
         files.file(out, replaces=is_report).write_text(page, encoding="utf-8")
-        for (option, place), write in zip(places.items(), (write_csv, write_workbook), strict=True):
-            if place is not None:
-                write(sheet, files.file(place, option=option))
-    return [Path(out), *(place for place in places.values() if place is not None)]
+        if csv_file is not None:
+            write_csv(sheet, files.file(csv_file, option="--csv"))
+    return [Path(out)] if csv_file is None else [Path(out), csv_file]
 
 
 def write_csv(sheet: Report, path: Path) -> None:
@@ -484,37 +468,3 @@ def write_csv(sheet: Report, path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(map(cell, row) for row in long_rows(sheet.sections))
-
-
-def write_workbook(sheet: Report, path: Path) -> None:
-    """Write a workbook with a row for each figure, as the CSV has them."""
-    from openpyxl import Workbook
-    from openpyxl.styles import Alignment, Font
-
-    book = Workbook()
-    tab = book.active
-    tab.title = "Data sheet"
-    for row in (COLUMNS, *long_rows(sheet.sections)):
-        tab.append([printable(value) if isinstance(value, str) else value for value in row])
-    for at in (at for row in tab.iter_rows() for at in row):
-        if at.data_type == "f":
-            at.data_type = "s"  # a name that begins with = is no formula
-        at.number_format = "#,##0.000" if at.data_type == "n" else at.number_format
-        at.alignment = Alignment(wrap_text=True, vertical="top")
-        at.font = Font(bold=at.row == 1)
-    for letter, width in zip("ABCDEF", (24, 34, 18, 18, 10, 50), strict=True):
-        tab.column_dimensions[letter].width = width
-    tab.page_setup.paperSize, tab.page_setup.fitToHeight = tab.PAPERSIZE_A4, 0
-    tab.sheet_properties.pageSetUpPr.fitToPage = True
-    tab.auto_filter.ref, tab.freeze_panes = tab.dimensions, "A2"
-    # The same sheet has the same bytes: neither the workbook nor its archive has the time.
-    book.properties.created = book.properties.modified = datetime(1980, 1, 1)
-    made = BytesIO()
-    book.save(made)
-    with ZipFile(made) as archive, ZipFile(path, "w", ZIP_DEFLATED) as same:
-        for name in archive.namelist():
-            entry, content = ZipInfo(name), archive.read(name)
-            entry.compress_type = ZIP_DEFLATED
-            if name == "docProps/core.xml":  # saving sets the time of the change
-                content = re.sub(rb"(<dcterms:modified[^>]*>)[^<]*", rb"\g<1>" + NO_TIME, content)
-            same.writestr(entry, content)

@@ -117,8 +117,8 @@ COMMANDS = {
     "report": Command(REPORT, refuses=False, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
     "datasheet": Command("datasheet {site}/run -q --out {root}/sheet.html", refuses=False),
-    "datasheet --xlsx": Command(
-        "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
+    "datasheet --csv": Command(
+        "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv"
     ),
     "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
     "ride-through": Command(
