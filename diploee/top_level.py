@@ -25,7 +25,6 @@ from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.simulation import simulate
 
 if TYPE_CHECKING:
-    from diploee.importers.power_logs.nlr_genai import DatasetImport
     from diploee.learn.jobs.job_log_fit import JobLogFit
 
 ShippedKind = Literal["scenario", "sweep", "limits"]
@@ -272,14 +271,8 @@ def import_profile(
 
 @overload
 def import_profile(
-    files: Files, source_format: Literal["mlperf-power"], **told: Any
+    files: Files, source_format: Literal["mlperf-power", "nlr-genai"], **told: Any
 ) -> list[PowerProfile]: ...
-
-
-@overload
-def import_profile(
-    files: Files, source_format: Literal["nlr-genai"], **told: Any
-) -> DatasetImport: ...
 
 
 def import_profile(
@@ -289,7 +282,7 @@ def import_profile(
     out: Path | str | None = None,
     force: bool = False,
     **facts: Any,
-) -> PowerProfile | list[PowerProfile] | DatasetImport:
+) -> PowerProfile | list[PowerProfile]:
     """Read measured power as profiles, as ``diploee profiles import`` does.
 
     Parameters
@@ -299,7 +292,7 @@ def import_profile(
     source_format : {"nvidia-smi", "plain", "wattameter", "mlperf-power", "nlr-genai"}
         Their format.
     out : path, optional
-        Folder of a library to add the profiles to; ``"nlr-genai"`` needs one.
+        Folder of a library to add the profiles to.
     force : bool
         Replace profiles of the same ids there.
     **facts : object
@@ -308,16 +301,16 @@ def import_profile(
 
     Returns
     -------
-    PowerProfile, list of PowerProfile or DatasetImport
-        The profile of one job, those of ``"mlperf-power"``, or what was written of ``"nlr-genai"``.
+    PowerProfile or list of PowerProfile
+        The profile of one job, or those of the runs in a folder, of which ``skipped`` names the
+        runs that can't be read.
 
     Raises
     ------
     InputError
         If there is no such format, or the files can't be read.
     """
-    from diploee.importers.power_logs.formats import DATA_SET, FORMATS, add_profiles, read_profiles
-    from diploee.importers.power_logs.nlr_genai import import_nlr_genai
+    from diploee.importers.power_logs.formats import FORMATS, add_profiles, read_profiles
 
     if source_format not in FORMATS:
         near = did_you_mean(source_format, FORMATS)
@@ -325,11 +318,7 @@ def import_profile(
             f"import_profile: no format '{source_format}' (have: {one_of(FORMATS)}){near}"
         )
     paths = [Path(files)] if isinstance(files, Path | str) else [Path(file) for file in files]
-    if source_format == DATA_SET:
-        if out is None or len(paths) != 1:
-            raise InputError(f"import_profile: '{DATA_SET}' takes one folder, and a library as out")
-        return import_nlr_genai(paths[0], Path(out), force=force, **facts)
     profiles = read_profiles(paths, source_format, **facts)
     if out is not None:
         add_profiles(profiles, Path(out), force, paths)
-    return profiles if source_format == "mlperf-power" else profiles[0]
+    return profiles if source_format in ("mlperf-power", "nlr-genai") else profiles[0]

@@ -12,7 +12,6 @@ from diploee.cli.helped import App
 from diploee.cli.options import (
     Force,
     Json,
-    Quiet,
     ToLibrary,
     naming_options,
     options,
@@ -134,11 +133,7 @@ def _import_mlperf_power_command(
 def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
-    against: Annotated[
-        str, typer.Option(metavar="DIR", help="Library to compare the measured classes with.")
-    ] = "reference",
     force: Force = False,
-    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Import the training runs of arXiv:2604.07345 (doi:10.7799/3025227).
@@ -148,31 +143,9 @@ def _import_nlr_genai_command(
     nothing else changed. Runs that can't be read are left out and listed with
     their cause.
     """
-    from diploee.cli.display import ProgressBars
-    from diploee.cli.profiles import show_differences
-    from diploee.importers.power_logs.nlr_genai import import_nlr_genai
-    from diploee.profiles import ProfileLibrary
-    from diploee.profiles.compare import compare
-    from diploee.progress import Progress
-
-    against_library = ProfileLibrary.open(against)
-    done = import_nlr_genai(
-        folder, out, force=force, progress=Progress() if quiet or as_json else ProgressBars()
-    )
-    if as_json:
-        content = asdict(done)
-        print_result({"written": content.pop("paths"), **content})
-    if quiet or as_json:
-        return
-    typer.echo(f"{out}: {plural(len(done.paths), 'profile')}")
-    _show_skipped(done.skipped)
-    differences = compare(ProfileLibrary.open(out), against_library)
-    show_differences(differences, str(out), against)
-    missing = [d for d in differences if d.first is None]
-    if missing:
-        classes = ", ".join(f"{d.workload} on {plural(d.n_nodes, 'node')}" for d in missing)
-        typer.echo(f"Not measured: {classes}.")
-        typer.echo(f"For these, give '--profiles {out} --profiles {against}' to a run.")
+    _import([folder], "nlr-genai", out, force, None, as_json)
+    if not as_json:
+        typer.echo(f"Beside the shipped ones: diploee profiles compare {out} reference")
 
 
 def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
@@ -186,14 +159,19 @@ def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
 
 
 def _import(
-    files: list[Path], source_format: str, out: Path, force: bool, new: Reading, as_json: bool
+    files: list[Path],
+    source_format: str,
+    out: Path,
+    force: bool,
+    new: Reading | None,
+    as_json: bool,
 ) -> None:
     """Add profiles to a library and say what was imported and repaired."""
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
     from diploee.metrics.bands import Readings
 
     with naming_options(**OPTIONS):
-        profiles = read_profiles(files, source_format, **new.model_dump())
+        profiles = read_profiles(files, source_format, **(new.model_dump() if new else {}))
     places = add_profiles(profiles, out, force, files)
     skipped = getattr(profiles, "skipped", ())
     if as_json:

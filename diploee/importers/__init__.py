@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from diploee.importers.job_logs.read import read_job_log as read_job_log
     from diploee.importers.power_logs.curves import SkippedRun as SkippedRun
     from diploee.importers.power_logs.mlperf_power import import_mlperf_power as import_mlperf_power
-    from diploee.importers.power_logs.nlr_genai import DatasetImport as DatasetImport
     from diploee.importers.power_logs.nlr_genai import import_nlr_genai as import_nlr_genai
     from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi as import_nvidia_smi
     from diploee.importers.power_logs.options import MLPerfOptions as MLPerfOptions

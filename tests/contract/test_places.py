@@ -105,7 +105,7 @@ COMMANDS = {
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
     "import mlperf-power": imported("mlperf-power {site}/mlperf_power", "--licence CC0"),
     "import wattameter": imported("wattameter {site}/wattameter --workload x", "--licence CC0"),
-    "import nlr-genai": imported("nlr-genai {site}/nlr -q --against {site}/library", ""),
+    "import nlr-genai": imported("nlr-genai {site}/nlr", ""),
     "init": Command("init --defaults --out {root}/site.yaml", "--poi-mw 3", slow=True),
     "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
     "profiles record": Command(

@@ -9,6 +9,7 @@ from typing import Any
 from diploee.errors import ProfileError, plural
 from diploee.files import writing
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
+from diploee.importers.power_logs.nlr_genai import import_nlr_genai
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
@@ -27,12 +28,9 @@ _READERS: Mapping[str, Callable[..., list[PowerProfile]]] = {
     "plain": lambda files, **given: [import_plain(_one(files, "file"), **given)],
     "nvidia-smi": lambda files, **given: [import_nvidia_smi(files, **given)],
     "mlperf-power": lambda files, **given: import_mlperf_power(_one(files, "folder"), **given),
+    "nlr-genai": lambda files, **given: import_nlr_genai(_one(files, "folder"), **given),
 }
-
-DATA_SET = "nlr-genai"
-"""The one format that is a whole library, see `import_nlr_genai`."""
-
-FORMATS = (*_READERS, DATA_SET)
+FORMATS = tuple(_READERS)
 
 
 def read_profiles(files: Sequence[Path], source_format: str, **given: Any) -> list[PowerProfile]:
@@ -41,9 +39,9 @@ def read_profiles(files: Sequence[Path], source_format: str, **given: Any) -> li
     Parameters
     ----------
     files : sequence of pathlib.Path
-        Logs of one job; of ``"mlperf-power"`` a folder of runs.
+        Logs of one job; of ``"mlperf-power"`` and ``"nlr-genai"`` a folder of runs.
     source_format : str
-        One of `FORMATS`, but for the data set.
+        One of `FORMATS`.
     **given
         Options of the format's importer, None for their defaults.
     """

@@ -1,4 +1,4 @@
-"""Import the training runs of the data set of arXiv:2604.07345 into a library, run by run.
+"""Import the training runs of the data set of arXiv:2604.07345, run by run.
 
 The profiles get the class names and node counts of the reference profiles, so that a library of
 them takes the place of the shipped one with nothing else changed. A run that can't be read is left
@@ -16,16 +16,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from diploee.errors import Brief, LogFormatError, ProfileError
-from diploee.files import remove_leftovers, writing
-from diploee.importers.power_logs.curves import SkippedRun
+from diploee.errors import LogFormatError
+from diploee.importers.power_logs.curves import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.options import NewProfile
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
-from diploee.profiles.store import add_profile
-from diploee.progress import Progress
 from diploee.units import PROFILE_STEP_MS
 
 SOURCE = "data set doi:10.7799/3025227 of arXiv:2604.07345"
@@ -61,80 +59,40 @@ class _DatasetRun:
         return f"{self.workload}-{self.n_nodes}n-{self.name}"
 
 
-@dataclass(frozen=True)
-class DatasetImport(Brief):
-    """Result of an import."""
-
-    paths: tuple[Path, ...]  # profiles written
-    skipped: tuple[SkippedRun, ...]  # runs and folders that could not be read, and why
-
-
-def import_nlr_genai(
-    folder: Path | str,
-    out: Path,
-    *,
-    step_ms: int = PROFILE_STEP_MS,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> DatasetImport:
-    """Import the training runs of the data set in a folder into a library.
+def import_nlr_genai(folder: Path | str, *, step_ms: int = PROFILE_STEP_MS) -> ProfilesOfRuns:
+    """Import the training runs of the data set in a folder; those that can't be read are skipped.
 
     Parameters
     ----------
     folder : path
         Folder of the data set (doi:10.7799/3025227).
-    out : path
-        Folder of the library.
     step_ms : int
         Step of the profiles [ms].
-    force : bool
-        Replace profiles of the same ids.
-    progress : Progress, optional
-        Called as runs are read.
+
+    Returns
+    -------
+    list of PowerProfile
+        The profiles; its attribute ``skipped`` has the place and the problem of each run or folder
+        that can't be read.
 
     Raises
     ------
-    InputError
-        If the folder is no such data set.
+    LogFormatError
+        If the folder is no such data set, or no run can be read.
     """
-    runs, skipped = find_runs(Path(folder))
-    if not runs:
+    runs, profiles = find_runs(Path(folder)), ProfilesOfRuns()
+    for run in runs:
+        if isinstance(run, SkippedRun):
+            profiles.skipped.append(run)
+        else:
+            profiles.take(run.profile_id, partial(_profile, run, step_ms))
+    if not profiles:
+        first = profiles.skipped[:1]
+        why = "".join(f" (first problem: {run.place}: {run.problem})" for run in first)
         raise LogFormatError(
-            f"{folder}: no run of training in it{_first(skipped)}; unpack the data set again"
+            f"{folder}: no run of training that can be read{why}; unpack the data set again"
         )
-    if not force:
-        _check_free(runs, out)
-    paths: list[Path] = []
-    with writing(force, [folder]) as files, (progress or Progress()).stage("import") as update:
-        for number, run in enumerate(runs):
-            update(number / len(runs), f"{run.profile_id}  {number + 1}/{len(runs)}")
-            try:
-                profile = _profile(run, step_ms)
-            except (LogFormatError, ProfileError) as error:
-                skipped.append(SkippedRun(run.profile_id, str(error)))
-                continue
-            paths.append(add_profile(profile, out, joins=files))
-        if not paths:
-            raise LogFormatError(
-                f"{folder}: none of {len(runs)} runs can be read{_first(skipped)}; "
-                "unpack the data set again"
-            )
-    return DatasetImport(tuple(paths), tuple(skipped))
-
-
-def _check_free(runs: list[_DatasetRun], out: Path) -> None:
-    remove_leftovers(out)  # of an import that was killed: what it put there is no profile of `out`
-    ids = dict.fromkeys(run.profile_id for run in runs)
-    taken = [name for name in ids if (out / f"{name}.parquet").exists()]
-    if taken:
-        raise ProfileError(
-            f"{out / taken[0]}.parquet: exists already ({len(taken)} such profiles); give another "
-            "folder, or --force to replace them"
-        )
-
-
-def _first(skipped: list[SkippedRun]) -> str:
-    return f" (first problem: {skipped[0].place}: {skipped[0].problem})" if skipped else ""
+    return profiles
 
 
 def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
@@ -148,8 +106,8 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
     return import_wattameter(run.paths, step_ms=step_ms, **options.model_dump())
 
 
-def find_runs(folder: Path) -> tuple[list[_DatasetRun], list[SkippedRun]]:
-    """Return the runs of training in a data set, and what can't be used, with the cause."""
+def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
+    """Return what can't be used of a data set, with the cause, and its runs of training."""
     if not folder.is_dir():
         raise LogFormatError(f"{folder}: no such folder; give the folder of the unpacked data set")
     raw = [path for path in (folder, *sorted(folder.rglob(RAW_FOLDER))) if path.name == RAW_FOLDER]
@@ -162,7 +120,8 @@ def find_runs(folder: Path) -> tuple[list[_DatasetRun], list[SkippedRun]]:
     groups = (group for part in raw for group in sorted(part.glob(f"{TRAINING}*/")))
     found = [run for group in groups for run in _raw_runs(group, top)]
     runs = [run for run in found if isinstance(run, _DatasetRun)]
-    return _with_own_names(runs), [run for run in found if isinstance(run, SkippedRun)]
+    skipped = [run for run in found if isinstance(run, SkippedRun)]
+    return [*skipped, *_with_own_names(runs)]
 
 
 def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:

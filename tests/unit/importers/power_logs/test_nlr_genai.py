@@ -1,19 +1,16 @@
 """The published data set in small: found by its layout, read run by run, broken runs counted."""
 
 import json
-import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import call, contents
-from killing import kills, n_steps
+from command_line import call
 from samples import WATTAMETER
 
 import diploee
-from diploee.errors import LogFormatError, ProfileError
-from diploee.importers.power_logs import nlr_genai
+from diploee.errors import LogFormatError
 from diploee.importers.power_logs.nlr_genai import find_runs, import_nlr_genai, workload_of
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles import ProfileLibrary, add_profile
@@ -71,23 +68,22 @@ def dataset(tmp_path):
     return root
 
 
-def ids(done):
-    return sorted(path.stem for path in done.paths)
+def ids(profiles):
+    return sorted(profile.profile_id for profile in profiles)
 
 
-def test_runs_are_found_by_their_folders_and_broken_ones_named(dataset, tmp_path):
-    out = tmp_path / "library"
-    done = import_nlr_genai(dataset, out)
+def library(dataset, tmp_path):
+    diploee.import_profile(dataset, "nlr-genai", out=tmp_path / "library")
+    return ProfileLibrary.open(tmp_path / "library")
+
+
+def test_runs_are_found_by_their_folders_and_broken_ones_named(dataset):
+    done = import_nlr_genai(dataset)
     assert ids(done) == ["llama2_70b_lora-2n-111", "llama2_70b_lora-2n-112",
                          "stable_diffusion-1n-201"]  # fmt: skip
     (skipped,) = done.skipped
     assert skipped.place == "llama2_70b_lora-4n-113"
     assert "no partner, expected a RAPL log (CPU packages) of the same node" in skipped.problem
-    assert ids(diploee.import_profile(dataset, "nlr-genai", out=tmp_path / "again")) == ids(done)
-    library = ProfileLibrary.open(out)
-    assert {(p.workload, p.n_nodes) for p in library.entries} <= {
-        (p.workload, p.n_nodes) for p in ProfileLibrary.open("reference").entries
-    } | {("llama2_70b_lora", 2), ("stable_diffusion", 1)}
 
 
 def test_what_many_runs_lack_is_named_once(tmp_path):
@@ -102,8 +98,7 @@ def test_what_many_runs_lack_is_named_once(tmp_path):
 
 
 def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
-    import_nlr_genai(dataset, tmp_path / "library")
-    profile = ProfileLibrary.open(tmp_path / "library").get("llama2_70b_lora-2n-111")
+    profile = library(dataset, tmp_path).get("llama2_70b_lora-2n-111")
     t_s = np.arange(0.07, 120.0, 0.001)
     expected_w = 2 * (swing_w(t_s).mean() + 100 + 250)
     assert profile.mean_power_w == pytest.approx(expected_w, rel=2e-3)
@@ -118,8 +113,8 @@ def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
 def test_folders_without_usable_runs_are_named(dataset, tmp_path):
     (dataset / RAW / "training_empty").mkdir()
     write_node(dataset / RAW / "training_llama2_70b_lora" / "many", "{kind}_slurmid_7_node_a.log")
-    found = {run.place: run.problem for run in find_runs(dataset)[1]}
-    assert len(found) == 2
+    found = {run.place: run.problem for run in import_nlr_genai(dataset).skipped}
+    assert len(found) == 3
     assert found[f"{RAW}/training_empty"] == "no NVML or RAPL logs in this folder"
     assert "no folder such as '16node'" in found[f"{RAW}/training_llama2_70b_lora/many"]
 
@@ -145,96 +140,45 @@ def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(tmp_path
     for kind in ("nvml", "rapl"):
         text = (logs / f"{kind}_wattameter.log").read_text()
         (folder / f"{kind}_wattameter_parsed_slurmid_9_node_a.log").write_text(text)
-    done = import_nlr_genai(tmp_path / "data", tmp_path / "library")
-    assert ids(done) == ["stable_diffusion-1n-9"]
+    (profile,) = import_nlr_genai(tmp_path / "data")
+    assert profile.profile_id == "stable_diffusion-1n-9"
     direct = import_wattameter([logs], workload="w")
-    assert ProfileLibrary.open(tmp_path / "library")[0].sha256 == direct.sha256
+    assert profile.sha256 == direct.sha256
     assert direct.power_w.size > 100
 
 
 def test_parts_of_the_data_set_and_folders_above_it_are_found(dataset, tmp_path):
     for folder in (tmp_path, dataset, dataset / RAW):
-        assert len(find_runs(folder)[0]) == 4
+        assert len(find_runs(folder)) == 4
 
 
 def test_what_is_no_data_set_is_refused(dataset, tmp_path):
     with pytest.raises(LogFormatError, match="no such folder"):
-        import_nlr_genai(tmp_path / "nowhere", tmp_path / "library")
+        import_nlr_genai(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(LogFormatError, match="no folder '00_raw_datasets' in it"):
-        import_nlr_genai(tmp_path / "empty", tmp_path / "library")
+        import_nlr_genai(tmp_path / "empty")
     (tmp_path / "empty" / RAW).mkdir()
-    with pytest.raises(LogFormatError, match="no run of training in it"):
-        import_nlr_genai(tmp_path / "empty", tmp_path / "library")
+    with pytest.raises(LogFormatError, match="no run of training that can be read; unpack"):
+        import_nlr_genai(tmp_path / "empty")
     for log in dataset.rglob("*.log"):
         log.write_text("nothing")
-    with pytest.raises(LogFormatError, match=r"none of 4 runs can be read \(first problem: llama2"):
-        import_nlr_genai(dataset / RAW, tmp_path / "library")
-    assert not (tmp_path / "library").exists()
+    with pytest.raises(LogFormatError, match=r"can be read \(first problem: llama2"):
+        import_nlr_genai(dataset / RAW)
 
 
-def test_profiles_that_are_there_are_kept_without_force(dataset, tmp_path):
-    out = tmp_path / "library"
-    import_nlr_genai(dataset, out)
-    before = contents(out)
-    with pytest.raises(ProfileError, match=r"-111\.parquet: exists already \(3 such profiles\)"):
-        import_nlr_genai(dataset, out)
-    import_nlr_genai(dataset, out, force=True)
-    assert contents(out) == before
-
-
-def test_interrupted_import_leaves_no_profile(dataset, tmp_path, monkeypatch):
-    out, taken = tmp_path / "library", []
-    add = nlr_genai.add_profile
-
-    def interrupt_at_the_third(*arguments, **options):
-        taken.append(add(*arguments, **options))
-        if len(taken) == 2:
-            raise KeyboardInterrupt
-        return taken[-1]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(nlr_genai, "add_profile", interrupt_at_the_third)
-        with pytest.raises(KeyboardInterrupt):
-            import_nlr_genai(dataset, out)
-    assert not out.exists()
-    assert len(import_nlr_genai(dataset, out).paths) > 2
-
-
-@pytest.mark.slow
-def test_import_that_was_killed_between_its_profiles_is_undone_and_can_be_repeated(
-    dataset, tmp_path
-):
-    out, n_halves = tmp_path / "library", 0
-
-    def take():
-        import_nlr_genai(dataset, out)
-
-    take()
-    whole = contents(out)
-    shutil.rmtree(out)
-    last = n_steps(tmp_path, take)
-    shutil.rmtree(out)
-    for _ in kills(tmp_path, take, range(last - 12, last - 10)):
-        n_halves += 0 < len(list(out.glob("*.parquet"))) < len(whole)
-        take()
-        assert contents(out) == whole
-        shutil.rmtree(out)
-    assert n_halves
-
-
-def test_the_command_imports_and_says_how_the_classes_differ(dataset, tmp_path):
+def test_the_command_imports_what_can_be_compared_class_by_class(dataset, tmp_path):
     out = tmp_path / "library"
     smaller = tmp_path / "reference"  # two of the shipped profiles, to be quick
     shipped = ProfileLibrary.open("reference")
     for name in ("stable_diffusion-2n-1", "llama2_70b_lora-16n-1"):
         add_profile(shipped.get(name), smaller)
     write_raw(dataset, "stable_diffusion", 2, 202)
-    command = ("profiles", "import", "nlr-genai", dataset, "--out", out)
-    ended = call(*command, "--against", smaller)
+    ended = call("profiles", "import", "nlr-genai", dataset, "--out", out)
     assert ended.code == 0
-    assert f"{out}: 4 profiles\n" in ended.out
     assert "1 run skipped:\n  llama2_70b_lora-4n-113: " in ended.out
+    assert ended.out.endswith(f"diploee profiles compare {out} reference\n")
+    ended = call("profiles", "compare", out, smaller)
     lines = [line.split() for line in ended.out.splitlines()]
     row = next(i for i, words in enumerate(lines) if words[:2] == ["stable_diffusion", "2n"])
     mean = lines[row + 1]
@@ -244,15 +188,13 @@ def test_the_command_imports_and_says_how_the_classes_differ(dataset, tmp_path):
     reference_kw = shipped.get("stable_diffusion-2n-1").mean_power_w / 1000
     assert float(mean[3]) == pytest.approx(reference_kw, abs=6e-4)
     assert float(mean[4].rstrip("%")) == pytest.approx(100 * (mean_kw / reference_kw - 1), abs=0.1)
-    assert "Not measured: llama2_70b_lora on 16 nodes.\n" in ended.out
-    assert f"For these, give '--profiles {out} --profiles {smaller}' to a run." in ended.out
 
 
 def test_a_scenario_runs_on_the_measured_library_with_nothing_else_changed(dataset, tmp_path):
     from builders import write_scenario
 
     out = tmp_path / "library"
-    import_nlr_genai(dataset, out)
+    library(dataset, tmp_path)
     classes = [{"workload": "llama2_70b_lora", "n_nodes": 2, "probability": 1.0}]
     changes = {"duration": "1 h", "streams.training.classes": classes}
     path = write_scenario(tmp_path / "site.yaml", changes)
