@@ -63,7 +63,7 @@ def ride_through_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Say what of a site leaves the grid on voltage dips, when it returns, and by which curve.
+    """Report which load leaves the grid on voltage dips, when it returns, and the curves it meets.
 
     Settings are the scenario's facility.ride_through. Of a run, --set changes these alone.
     """

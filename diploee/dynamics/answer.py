@@ -22,6 +22,7 @@ from diploee.dynamics.curves import (
     Course,
     Verdict,
     seconds,
+    static_check,
     verdict,
     worst,
 )
@@ -228,7 +229,7 @@ class Answer(Brief):
             ("By load and depth", _sums(cases), "Load, depth"),
             (f"By block and dip ({cases[0].name})", _by_dip(cases[0]), "Block, cause"),
             (VERDICTS, _judged(judged, self.verdicts), "Curve"),
-            ("Settings alone, whatever the event", _alone(judged), "Curve"),
+            ("Settings alone, whatever the event", _alone(cases[0]), "Curve"),
         )
         found = (Table(title, tuple(figures), first=first) for title, figures, first in tables)
         kept = tuple(table for table in found if table.figures)
@@ -304,14 +305,18 @@ def _judged(
             yield Figure(name, text, quantity=head)
 
 
-def _alone(judged: Mapping[str, Verdict]) -> Iterator[Figure]:
-    for name, of in judged.items():
-        for block, found in of.settings.items() if CURVES[name].zones else ():
-            closest = min(
-                found, key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s),
-                default="stays on",
-            )  # fmt: skip
-            yield Figure(name, str(closest), quantity=block)
+def _alone(case: Case) -> Iterator[Figure]:
+    for name, curve in CURVES.items():
+        for block, (of, _) in case.answering().items() if curve.zones else ():
+            found = sorted(
+                static_check(curve, of),
+                key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s),
+            )
+            texts = [str(at) for at in found[:1]]
+            if of.counter is not None:
+                banned = "" if curve.counters else ", which is prohibited"
+                texts.append(f"counts {of.counter.n} dips in {of.counter.window_s:g} s{banned}")
+            yield Figure(name, "; ".join(texts) or "stays on", quantity=block)
 
 
 def ride_through(

@@ -147,6 +147,7 @@ def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path
     assert done.out.index("Leaves, at most") < done.out.index("By load and depth")
     assert "dip 3 within 60 s" in done.out
     assert "it counts dips, which is prohibited" in done.out
+    assert "counts 3 dips in 60 s, which is prohibited" in done.out
     assert "study_assumption" in pq.read_schema(out).metadata[b"diploee.notes"].decode()
     assert picture.read_text("utf-8").startswith("<svg")
     found = json.loads(call("ride-through", run.folder, "--event", EVENT, *words, "--json",
