@@ -408,7 +408,9 @@ def _time_in_words(
     scenario, plans = line.scenario, line.plans
     jobs_per_day = line.jobs.streams.jobs_per_day
     forecast = _forecast(scenario, jobs_per_day, plans, engine, jobs_file, n_watched)
-    time_s = forecast.time_s
+    time_s, again = forecast.time_s, ""
+    if n_watched and lower_end(scenario) is not None:
+        again = ", and as long again for the lower end of a large job where a limit is not met"
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
             f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB that it may; "
@@ -416,11 +418,11 @@ def _time_in_words(
         )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
-        return f"{steps}, on one core {forecast.words()}"
+        return f"{steps}, on one core {forecast.words()}{again}"
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     raise InputError(
-        f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s, "
+        f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s{again}, "
         f"more than --at-most {at_most_s / 60:g}; raise it, or set duration to '{fewer} d', which "
         "can only show that limits are not met, or a coarser step, which leaves some inconclusive"
     )
