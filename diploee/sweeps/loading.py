@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
-from diploee.errors import MOST_PROBLEMS, Brief, ScenarioError, did_you_mean, one_of
+from diploee.errors import MOST_PROBLEMS, Brief, ScenarioError
 from diploee.files.places import find_shipped, shipped_folder
 from diploee.inputs import InputReader
 from diploee.plain_data import KeyPath, checked
@@ -22,7 +20,7 @@ from diploee.scenario.loading import find_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.site import settle
 from diploee.sweeps.draws import Uniform
-from diploee.sweeps.spec import SweepSpec, groups_of, spec_problems
+from diploee.sweeps.spec import SweepSpec, spec_problems
 
 DEFAULT_SEEDS = 20
 """Seeds of an ensemble that does not say how many."""
@@ -111,8 +109,7 @@ def sweep_from_dict(
     spec = checked(data, SweepSpec, partial(located, source, lines))
     base = _base(spec.base, folder or Path(), located(source, lines, ("base",)))
     sweep = Sweep(name, spec, base, source, lines)
-    found = chain(spec_problems(spec), _unknown_keys(spec, base))
-    if problems := list(islice(found, MOST_PROBLEMS + 1)):
+    if problems := list(islice(spec_problems(spec), MOST_PROBLEMS + 1)):
         raise ScenarioError(f"{sweep.where(key_path)}: {text}" for key_path, text in problems)
     return sweep
 
@@ -197,46 +194,3 @@ def _base(base: str, folder: Path, where: str) -> Scenario:
     except ScenarioError as error:
         raise ScenarioError([f"{where}: {error}"]) from error
     return load_scenario(path)
-
-
-def _unknown_keys(spec: SweepSpec, base: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    for key in spec.set:
-        if problem := _key_problem(base, key, may_add=True):
-            yield ("set", key), problem
-    for key, key_path in spec.varied_keys():
-        if any(group in spec.set for group in groups_of(key)):
-            continue  # lies in what `set` puts there; the runs' own checks see it
-        if problem := _key_problem(base, key):
-            yield key_path, problem
-
-
-def _key_problem(scenario: Scenario, key: str, may_add: bool = False) -> str | None:
-    """Return why a dotted key does not exist in a scenario, or None where it does."""
-    here: Any = scenario
-    parts = key.split(".")
-    for depth, part in enumerate(parts):
-        group = ".".join(parts[:depth])
-        inside = f"in '{group}'" if depth else "in a scenario"
-        if isinstance(here, BaseModel):
-            allowed = tuple(type(here).model_fields)
-            if part not in allowed:
-                return _no_such(part, inside, allowed)
-            here = getattr(here, part)
-        elif isinstance(here, dict):
-            names = {str(name): value for name, value in here.items()}
-            if part not in names:
-                return None if may_add and part == parts[-1] else _no_such(part, inside, names)
-            here = names[part]
-        elif isinstance(here, list | tuple):
-            if not part.isdigit() or int(part) >= len(here):
-                return f"no item '{part}' {inside}; it has the items 0 to {len(here) - 1}"
-            here = here[int(part)]
-        elif here is None:
-            return f"'{group}' is not set in the base scenario; give it as a whole"
-        else:
-            return f"'{group}' is a single value, not a group of keys"
-    return None
-
-
-def _no_such(part: str, inside: str, allowed: Any) -> str:
-    return f"no key '{part}' {inside} (have: {one_of(allowed)}){did_you_mean(part, allowed)}"

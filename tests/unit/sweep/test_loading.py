@@ -22,12 +22,23 @@ def message(folder: Path, **content: Any) -> str:
     return str(caught.value)
 
 
-def test_unknown_key_of_an_axis_names_line_level_and_nearest(tmp_path: Path) -> None:
-    text = message(tmp_path, axes=[{"grid": {"facility.pools.mian.n_nodes": [1]}}])
-    assert text == (
-        f"{tmp_path}/sweep.yaml:4 axes.0.grid.facility.pools.mian.n_nodes: "
-        "no key 'mian' in 'facility.pools' (have: 'main'); did you mean 'main'?"
-    )
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("facility.pools.main.n_node", "main.n_node: unknown key 'n_node' (allowed: 'node_type'"),
+        ("facility.pools.mian.n_nodes", "mian.n_nodes = 1): this key is missing; add it"),
+        (f"{UTILIZATION}.x", f"'{UTILIZATION}' is a single value, not a group of keys"),
+    ],
+)
+def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
+    tmp_path: Path, library: ProfileLibrary, key: str, expected: str
+) -> None:
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {key: [1]}}])
+    with pytest.raises(ScenarioError) as caught:
+        expand(sweep, library)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{tmp_path}/sweep.yaml")
+    assert expected in line
 
 
 @pytest.mark.parametrize(
@@ -59,7 +70,6 @@ def test_unknown_key_of_an_axis_names_line_level_and_nearest(tmp_path: Path) -> 
         ({"axes": [{"grid": {"seed": [1]}}]}, "list seeds under 'seeds:'"),
         ({"axis": []}, "unknown key 'axis' (allowed: 'description', 'base', 'set', 'axes',"),
         ({"base": "nowhere"}, "sweep.yaml:1 base: nowhere: no such scenario file or shipped"),
-        ({"axes": [{"grid": {f"{UTILIZATION}.x": [1]}}]}, "is a single value, not a group of keys"),
         (
             {"draw": {UTILIZATION: {"distribution": "zeta"}}},
             f"sweep.yaml:3 draw.{UTILIZATION}: unknown distribution 'zeta' (have: 'normal', 'logn",
