@@ -233,10 +233,13 @@ def verdict(
     times: tuple[float, ...] = ()
     if curve.level is not None:
         times = tuple(_recoveries(curve.level, voltage, course))
+    low, high = NORMAL_PU
+    if ceased and curve.zones and low <= min(voltage.pu) and max(voltage.pu) <= high:
+        found.append(("not met", f"load leaves between {low:g} and {high:g} pu"))
+    elif ceased and times:
         found += _judged(curve, times, voltage)
     elif ceased and not found:
-        why = "load leaves inside the curve, which says nothing of its return"
-        found.append(("inconclusive", why))
+        found.append(("inconclusive", "load leaves, and no time for its return is given"))
     if curve.most_mw_per_min is not None:
         found += _restoration(curve.most_mw_per_min, course)
     found = found or [("met", "no load leaves")]

@@ -137,6 +137,22 @@ def test_ceasing_under_a_curve_without_a_recovery_is_inconclusive():
     assert judged("spp_hill", PERC1, dip(0.1, 0.45)).verdict == "not required"
 
 
+def test_a_load_that_leaves_without_a_dip_meets_no_curve():
+    gone = RideThrough(stages=({"voltage_pu": 1.1, "time_s": 0.1, "side": "over"},))
+    for curve in ("ercot_nogrr282", "eirgrid_mpid345"):
+        found = judged(curve, gone, dip(1.0, 1.15))
+        assert (found.verdict, found.recovered_s) == ("inconclusive", ())
+        stays = judged(curve, RideThrough(preset="rides_ercot"), dip(1.0, 1.15))
+        assert stays.verdict == "met"
+        assert stays.why.startswith("no load leaves")
+
+
+def test_a_load_that_leaves_at_normal_voltage_is_not_met_where_it_must_stay_for_ever():
+    early = RideThrough(preset="four_stages")
+    assert judged("ercot_nogrr282", early, dip(3.0, 0.93)).verdict == "not met"
+    assert judged("eirgrid_mpid345", early, dip(3.0, 0.93)).verdict == "inconclusive"
+
+
 def test_a_dip_that_follows_too_soon_leaves_the_one_before_inconclusive():
     slow = RideThrough(preset="perc1", recovery={"voltage_pu": 0.6, "time_s": 0.05, "ramp_s": 0.4})
     twice = Voltage((-1, 0, 0.1, 0.3, 0.4), (1, 0.3, 1, 0.3, 1))
