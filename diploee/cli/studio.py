@@ -63,7 +63,7 @@ def studio_command(
     if file:
         name = str(place.inside(file).relative_to(place.folder))
     studio = Studio(place, at_most * 60, port, name)
-    with suppress(Interrupted, KeyboardInterrupt), studio:
+    with suppress(Interrupted, KeyboardInterrupt), studio.answers:
         if not quiet:
             typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
         if not no_browser:

@@ -71,8 +71,8 @@
     const input = at(id), [low, high] = of.range || [];
     row.querySelector(".reset").style.visibility = edited === undefined ? "hidden" : "visible";
     if (of.closed) {
-      const choices = of.choices.includes(shown) ? of.choices : [shown, ...of.choices];
-      input.replaceChildren(...choices.map((c) => element("option", { value: c, textContent: c.replace(/^\[(.*)\]$/, "$1") || (of.key.startsWith("facility.stages.") ? "(not there)" : of.default ? of.default + " (default)" : "none") })));
+      const choices = of.choices.includes(shown) ? of.choices : [shown, ...of.choices], words = (c) => of.key === "limits" ? c.replace(/^\[(.*)\]$/, "$1") : c.replace(/_/g, " ");
+      input.replaceChildren(...choices.map((c) => element("option", { value: c, textContent: words(c) || (of.key.startsWith("facility.stages.") ? "(not there)" : of.default ? of.default + " (default)" : "none") })));
     }
     if (document.activeElement !== input || edited === undefined) input.value = shown;
     if (!of.closed) input.placeholder = of.given ? "" : of.default || (of.value === "" ? "none" : of.value);

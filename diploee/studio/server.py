@@ -44,10 +44,8 @@ HOST = "127.0.0.1"
 MOST_BYTES = 1_000_000
 PER_S, AT_ONCE = 20.0, 60.0
 """Requests of a second that are answered, after as many at once."""
-AUTOMATIC_S = 60.0
-"""Longer runs are not started without being asked for."""
-KEPT = 4
-"""Weeks of a page that are kept, for the differences."""
+AUTOMATIC_S, KEPT = 60.0, 4
+"""Longer runs are not started without being asked for; weeks of a page kept for differences."""
 
 _HERE = Path(__file__).resolve().parent
 _FILES = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"),
@@ -174,11 +172,14 @@ class Studio:
     def __init__(self, place: Place, at_most_s: float, port: int = 0, scenario: str = "") -> None:
         self.place, self.token = place, secrets.token_urlsafe(24)
         self._at_most_s, self._scenario = at_most_s, scenario
-        self.temporary = Path(tempfile.mkdtemp(prefix="diploee-studio-"))
+        self.socket = _bound(port)
+        self.answers = tempfile.TemporaryDirectory(
+            prefix="diploee-studio-", ignore_cleanup_errors=True
+        )
+        self.temporary = Path(self.answers.name)
         self.jobs: Jobs | None = None
         self._made: dict[str, list[str]] = defaultdict(list)  # ids of answers by page
         self._runs: dict[str, str] = {}  # run folders by id of an answer
-        self.socket = _bound(port)
         self.port = int(self.socket.getsockname()[1])
         self.address = f"http://{HOST}:{self.port}/{self.token}/"
         self.runs_folder = place.folder / "runs"  # of the runs that are kept
@@ -191,15 +192,8 @@ class Studio:
 
     def serve(self) -> None:
         """Answer until a signal or `should_exit` ends the server; nothing unfinished is left."""
-        with self:
+        with self.answers:
             self.server.run(sockets=[self.socket])
-
-    def __enter__(self) -> None:
-        """Have the answers' folder removed at the end."""
-
-    def __exit__(self, *_: object) -> None:
-        """Remove the folder of answers."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _routes(self) -> Starlette:
         @asynccontextmanager

@@ -73,7 +73,9 @@ _FIRST = (
     r"facility\.weather\.station",
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_LABELS = {"poi_mw": "Power at the meter", "largest_job": "Largest job, of training"}
+_LABELS = {"poi_mw": "Power at the meter", "largest_job": "Largest job, of training",
+           "training_share": "Training, share of nodes", "occupancy": "Nodes that are busy",
+           "colocation_share": "Tenants, share of nodes"}  # fmt: skip
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Key = Annotated[str, Field(min_length=1, max_length=300)]
@@ -448,8 +450,7 @@ def taken(site: Opened, scenario: Scenario) -> dict[str, str]:
     compiled = scenario.flexibility is None and all(map(twin_of, policies))
     lines, name = [], site.name
     if site.draft.start == "template":
-        fields = site.answers.model_dump()
-        given = {n: v for n, v in fields.items() if v != Answers.model_fields[n].default}
+        given = site.answers.model_dump(exclude_defaults=True)
         options = [w for n, v in given.items() for w in (f"--{n.replace('_', '-')}", f"{v}")]
         name = f"{name}.yaml"
         lines.append(shlex.join(["diploee", "init", *options, "--defaults", "--out", name]))

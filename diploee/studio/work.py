@@ -108,7 +108,6 @@ class Picture:
         x = start + np.arange(len(whole)) * np.timedelta64(every * scenario.resolution_ms, "ms")
         self.series = (x, whole.mean(axis=1))
         unit = power_unit(float(power_w.max(initial=0.0)))
-        name = f"{interval(every * scenario.resolution_ms)} mean"
         layers: list[Band | Line] = []
         if every > 1:
             low, high = whole.min(axis=1) / unit.watts, whole.max(axis=1) / unit.watts
@@ -117,13 +116,16 @@ class Picture:
             was_x, was_w = self._before
             layers.append(Line(was_x, was_w / unit.watts, "before", MUTED, unit.power,
                                dash="dot", width=1.2, means=True))  # fmt: skip
+        name = f"{interval(every * scenario.resolution_ms)} mean"
         layers.append(Line(x, self.series[1] / unit.watts, name, colour(0), unit.power,
                            width=1.4, means=True))  # fmt: skip
-        y = Axis(f"Facility power [{unit.power}]", from_zero=True)
+        axes = Axis("Day", "date"), Axis(f"Facility power [{unit.power}]", from_zero=True)
         end = scenario.start + timedelta(milliseconds=scenario.horizon_ms)
-        title = f"Facility power, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}"
-        words = "Power at the meter; without a point of interconnection, behind the last stage."
-        return Chart("power", title, words, (Panel(Axis("Day", "date"), y, tuple(layers)),))
+        return Chart(
+            "power", f"Facility power, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}",
+            "Power at the meter; without a point of interconnection, behind the last stage.",
+            (Panel(*axes, tuple(layers)),),
+        )  # fmt: skip
 
 
 class Worker:
