@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -166,19 +166,6 @@ def open_parquet(
     except _DAMAGED as problem:
         first = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise error(f"{where}: can't be read ({first[:200]}); {remedy}") from problem
-
-
-def read_parquet(source: Path | BinaryIO, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of one Parquet file, all by default.
-
-    `pyarrow.parquet.read_table` does so as well, but imports `pyarrow.dataset` first.
-    """
-    with pq.ParquetFile(source) as file:
-        have = file.schema_arrow.names
-        for name in columns or ():
-            if name not in have:
-                raise pa.ArrowKeyError(f"no column '{name}'")
-        return file.read(columns)
 
 
 def _check_columns(

@@ -13,7 +13,7 @@ from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
 from diploee.measures.series import Measure
-from diploee.metric import Metric, View, catalogue, find_metric
+from diploee.metric import Metric, catalogue, find_metric
 from diploee.metrics.aggregates import AGGREGATE_METRICS
 from diploee.metrics.at_step import STEP_METRICS
 from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
@@ -120,7 +120,7 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
     known = declared_metrics()
     if chosen:
         return [find_metric(key, known) or Metric(key, "1", key) for key in chosen]
-    return [*table_metrics("main"), *filter(None, (find_metric(key, known) for key in ASKED))]
+    return [*main_metrics(), *filter(None, (find_metric(key, known) for key in ASKED))]
 
 
 def own_blocks() -> set[str]:
@@ -128,11 +128,6 @@ def own_blocks() -> set[str]:
     return {metric.key.partition(".")[0] for group in _declared() for metric in group} | {"pools"}
 
 
-def table_metrics(*views: View, own: Iterable[Metric] = ()) -> list[Metric]:
-    """Return the metrics of a whole run that stand in its tables, or those of some views.
-
-    `own` are what the stages of runs declared, which this process may not know.
-    """
-    chosen, by_key = views or ("main", "table"), {m.key: m for m in declared_metrics()}
-    known = by_key | {m.key: m for m in own if m.key not in by_key}
-    return [m for m in known.values() if m.view in chosen and "<" not in m.key]
+def main_metrics() -> list[Metric]:
+    """Return the main metrics of a whole run."""
+    return [m for m in declared_metrics() if m.view == "main" and "<" not in m.key]

@@ -69,13 +69,13 @@ def _span_words(length_s: float) -> str:
     return f"{length_s:g} s"
 
 
-def cause_words(cause: Words, unit: PowerUnit | None = None, *, brief: bool = False) -> str:
+def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
     """Return a cause in words: net changes, those in the event's direction first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
     write = _Writer(max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1)
-    full = [] if brief else lines[:MOST_LINES]
+    full = lines[:MOST_LINES]
     shown = [line for line in lines if write.shows(line.net_mw)]
     agreeing, against = (
         ", ".join(write.line(x, cause, x in full) for x in shown if x.opposes(change_mw) == opposes)
@@ -86,7 +86,7 @@ def cause_words(cause: Words, unit: PowerUnit | None = None, *, brief: bool = Fa
         found.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
     if write.shows(rest_mw):
         found.append(f"the rest {write.signed(rest_mw)}")
-    if not brief and (queued := cause.get("queued_jobs")):
+    if queued := cause.get("queued_jobs"):
         found.append(_queue(*queued))
     return "; ".join(filter(None, found))
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from diploee.loads.base import Load
 
 
-DEFAULT_THRESHOLD = 0.01
-"""Hysteresis of the swing count where none is given, as a part of the rated power."""
+RELATIVE_THRESHOLD = 0.01
+"""Hysteresis of the swing count, as a part of the rated power."""
 
 UNRATED_THRESHOLD_W = 1e3
 
@@ -92,7 +92,7 @@ class GridMetrics:
     Results do not depend on how the series is cut into blocks; memory is bounded by the block, the
     longest ramp (two hours of values) and what is kept per demand interval and 10-minute window.
     `readings` are the provenance of the profiles that the run used, which decides what is reported.
-    The hysteresis of the rainflow count is 1 % of the devices' rated power by default, 1 kW without
+    The hysteresis of the rainflow count is 1 % of the devices' rated power, 1 kW without
     one; `headroom_to_w` is the rated power where the power is taken, the devices' by default.
     """
 
@@ -103,20 +103,17 @@ class GridMetrics:
         *,
         rated_power_w: float,
         readings: Iterable[Readings | Provenance] = (),
-        swing_threshold_w: float | None = None,
         headroom_to_w: float | None = None,
         interpolated_s: float = 0.0,
     ) -> None:
         self._clock = WallClock(start, step_ms)
         self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
         self._support = profile_support(readings, interpolated_s).at_resolution(step_ms)
-        if swing_threshold_w is None:
-            swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
         bands_hz = reported_bands(self._support)
         self._no_spectrum = why_no_spectrum(step_ms)
         wanted = bands_hz and not self._no_spectrum
         self._spectrum = Spectrum(step_ms, bands_hz) if wanted else None
-        self._rainflow = Rainflow(swing_threshold_w)
+        self._rainflow = Rainflow(RELATIVE_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W)
         self._demand = demand_sums(self._clock)
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from diploee.errors import Brief, OutputError, OutputExistsError, counted
 from diploee.files import uninterrupted
-from diploee.metrics.catalogue import table_metrics
+from diploee.metrics.catalogue import main_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
 from diploee.progress import NotebookProgress, Progress, in_notebook, stage
@@ -68,7 +68,7 @@ class SweepResult(Brief):
         return frame
 
     def _repr_html_(self) -> str:
-        main = [metric.key for metric in table_metrics("main")]
+        main = [metric.key for metric in main_metrics()]
         names = ["point", *self.runs[0].settings, "seed", "status", *main]
         return self.frame().filter(names).to_html(max_rows=60)
 

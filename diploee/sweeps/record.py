@@ -29,7 +29,7 @@ from diploee.sweeps.expand import PlannedRun, axis_columns
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import MANIFEST, RUNS, Store
-from diploee.tables import Float64Array, arrow_numbers, arrow_texts, read_parquet
+from diploee.tables import Float64Array, arrow_numbers, arrow_texts
 from diploee.units import HOURS_PER_WEEK, MS_PER_H
 
 RECORD_FILE = "record.json"
@@ -119,7 +119,7 @@ def _ends_hash(store: Store, name: str, size: int) -> str:
 
 def read_shape(store: Store, run: str) -> Any:
     """Return the load shape of a complete run, an Arrow table."""
-    return read_parquet(io.BytesIO(store.read(store.run_name(run, SHAPE_FILE))))
+    return pq.ParquetFile(io.BytesIO(store.read(store.run_name(run, SHAPE_FILE)))).read()
 
 
 def load_shape(run: Run) -> pa.Table:

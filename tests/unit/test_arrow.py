@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-import io
 import itertools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from builders import job_table
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from diploee.tables import arrow_numbers, arrow_texts, as_numpy, concat, read_parquet
+from diploee.tables import arrow_numbers, arrow_texts, as_numpy, concat
 
 DTYPES = st.sampled_from(
     ["bool", "int8", "int16", "int32", "int64", "uint16", "float32", "float64"]
@@ -66,14 +64,6 @@ def test_columns_come_back_however_they_are_cut(
     if missing is not None and values.dtype.kind == "i":
         filled = as_numpy(column, np.int64, -1)
         np.testing.assert_array_equal(filled, np.where(missing, -1, values))
-
-
-def test_a_column_that_a_file_lacks_is_named() -> None:
-    file = io.BytesIO()
-    pq.write_table(pa.table({"a": [1], "b": [2]}), file)
-    assert read_parquet(file, ["b"]).to_pydict() == {"b": [2]}
-    with pytest.raises(KeyError, match="no column 'c'"):
-        read_parquet(file, ["a", "c"])
 
 
 def test_parts_of_a_table_join_to_the_whole_in_its_types() -> None:

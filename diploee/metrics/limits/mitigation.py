@@ -358,10 +358,10 @@ class _Sizing:
         return self._keeps(self.behind(stage)[POWER])
 
 
-def smallest(enough: Callable[[float], bool], most: float, accuracy: float = ACCURACY) -> float:
-    """Return the smallest value that is enough, within an accuracy; the largest one is."""
+def smallest(enough: Callable[[float], bool], most: float) -> float:
+    """Return the smallest value that is enough, within `ACCURACY`; the largest one is."""
     low, high = 0.0, most
-    while high - low > accuracy * high and high > most * 1e-9:
+    while high - low > ACCURACY * high and high > most * 1e-9:
         # In proportion, as sizes lie decades below the most.
         middle = (low * high) ** 0.5 if low > 0 else high / 16
         low, high = (low, middle) if enough(middle) else (middle, high)

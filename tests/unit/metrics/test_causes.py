@@ -153,7 +153,6 @@ def test_jobs_that_start_and_end_together_are_one_net_change(tmp_path: Path) -> 
     assert rest_mw == pytest.approx(0, abs=1e-12)
     words = "stream training -12.8 kW (20 jobs ended -32.0, 12 jobs started +19.2)"
     assert cause_words(cause) == words
-    assert cause_words(cause, brief=True) == "stream training -12.8 kW"
 
 
 def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
