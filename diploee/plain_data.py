@@ -188,7 +188,7 @@ def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
 
 
 def _number(kind: str, annotation: Any, context: dict[str, Any]) -> str:
-    whole = kind in _WHOLE or _allows(annotation, int)
+    whole = kind in _WHOLE or any(part is int for part in _flat(annotation))
     limits = list(_limits(annotation)) or [
         cls(context[name])
         for name, cls in (("gt", Gt), ("ge", Ge), ("lt", Lt), ("le", Le))
@@ -261,10 +261,6 @@ def _flat(here: Any) -> Iterator[Any]:
 
 def _limits(here: Any) -> Iterator[Any]:
     return (part for part in _flat(here) if isinstance(part, Gt | Ge | Lt | Le))
-
-
-def _allows(here: Any, kind: type) -> bool:
-    return any(part is kind for part in _flat(here))
 
 
 def _fields(here: Any) -> dict[str, Any]:

@@ -173,14 +173,6 @@ _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
 _FIRST_BIN = 3  # below, detrending and the window shape the spectrum
 
 
-def _welch_degrees_of_freedom(n_windows: int) -> float:
-    """Return the degrees of freedom of the mean over Hann windows that overlap by half.
-
-    ``36 m^2 / (19 m - 1)`` (Percival and Walden 1993, section 6.17).
-    """
-    return 36 * n_windows**2 / (19 * n_windows - 1)
-
-
 class Line(NamedTuple):
     """A spectral line; `over_floor` is None where there is no floor."""
 
@@ -205,8 +197,9 @@ def strongest_lines(
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, high_hz, side="right"))
     floor = scipy.ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
-    freedom = _welch_degrees_of_freedom(n_windows)
-    # A Welch estimate of noise is chi-square over its degrees of freedom; the floor is a median.
+    # A Welch estimate of noise is chi-square over its degrees of freedom, for Hann windows that
+    # overlap by half these (Percival and Walden 1993, section 6.17); the floor is a median.
+    freedom = 36 * n_windows**2 / (19 * n_windows - 1)
     # Bonferroni: each of the bins may alarm by its share of the probability.
     noise = scipy.stats.chi2.isf(FALSE_ALARM / psd.size, freedom) / scipy.stats.chi2.median(freedom)
     least = max(float(noise), MIN_OVER_FLOOR)

@@ -17,7 +17,6 @@ import numpy as np
 
 from diploee.columns import Column
 from diploee.facility.base import Block, Values
-from diploee.loads.jobs.rates import HourlyRates
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
 from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services.banks import Bank
@@ -228,7 +227,11 @@ class Attribution:
             np.add.at(powers_w, stream[started], of_job_w[started])
         for (name, pool), power_w in zip(self._streams, powers_w.tolist(), strict=True):
             if name in self._calendars:
-                earlier, later = (_mean_rate(self._calendars[name], s) for s in (before, after))
+                rates = self._calendars[name]
+                earlier, later = (
+                    float(rates.between(*of).of_pieces.sum()) / (of[1] - of[0])
+                    for of in (before, after)
+                )
                 yield from _of_calendar(name, pool, (earlier, later), power_w)
 
     def composition(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
@@ -411,11 +414,6 @@ def _change_of(
     yield part(by_number_w, "instances", *owner, instances=counts, **scaled)
     yield part(net_w[1] - net_w[0] - by_number_w, "rate per instance", *owner, rate_rps=rates)
     yield part(noise_w, "noise of serving samples", *owner)
-
-
-def _mean_rate(rates: HourlyRates, span: Span) -> float:
-    """Return the mean of rates over a span."""
-    return float(rates.between(*span).of_pieces.sum()) / (span[1] - span[0])
 
 
 def _of_calendar(

@@ -108,7 +108,7 @@ def beside(named: Mapping[str, Section]) -> Section:
     rows: dict[str, list[Figure]] = {}
     for name, section in named.items():
         for figure in section.figures:
-            item = _headed(figure)
+            item = f"{figure.item} [{figure.unit}]" if figure.unit else figure.item
             cell = replace(figure, quantity=name, note="", unit="", item=item)
             rows.setdefault(item, []).append(cell)
     for item, cells in rows.items() if len(named) == 2 else ():
@@ -124,10 +124,6 @@ def beside(named: Mapping[str, Section]) -> Section:
     )
     table = Table("Side by side", figures) if figures else None
     return replace(first, figures=(), tables=(table,) if table else (), notes=())
-
-
-def _headed(figure: Figure) -> str:
-    return f"{figure.item} [{figure.unit}]" if figure.unit else figure.item
 
 
 COLUMNS = ("section", "item", "quantity", "value", "unit", "note")

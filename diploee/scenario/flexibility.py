@@ -35,9 +35,8 @@ TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
 """Mean loss of throughput over a job that each tier tolerates, arXiv:2507.00909 [S2]."""
 
 
-def _off(value: object) -> object:
-    """Return what YAML makes of a bare ``off`` as that word."""
-    return "off" if value is False else value
+_OFF = BeforeValidator(lambda value: "off" if value is False else value)
+"""What YAML makes of a bare ``off`` is that word."""
 
 
 @dataclass(frozen=True)
@@ -308,7 +307,7 @@ class Flexibility(Model):
     signals: Signals = default(Signals(), "Signals from outside.")
     events: tuple[DemandResponseEvent, ...] = default((), "Demand-response events.")
     follow: FollowSignal | None = unset("Less power while a signal is high.")
-    controller: Annotated[Literal["fair_caps", "off"], BeforeValidator(_off)] = default(
+    controller: Annotated[Literal["fair_caps", "off"], _OFF] = default(
         "fair_caps",
         "Controller: fair_caps holds starts, caps GPUs by a common share of what their jobs "
         "tolerate, pauses and resizes; off measures events against the plain run.",

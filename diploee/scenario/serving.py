@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
 
@@ -48,8 +48,8 @@ MIN_SAMPLES = 2
 _RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
 
 
-def _as_cold(value: Any) -> Any:
-    return "cold" if value == "idle" else value  # its name to 0.3.0
+# Cold standby was named idle up to 0.3.0.
+_COLD = BeforeValidator(lambda value: "cold" if value == "idle" else value)
 
 
 class LogisticCurve(Model):
@@ -242,7 +242,7 @@ class Service(Model):
         "above it. 1 is the paper's; autoscalers are usually set to 0.5 to 0.8 (assumed).",
         exclude_if=lambda value: value == 1,
     )
-    standby: Annotated[Literal["cold", "warm"], BeforeValidator(_as_cold)] = default(
+    standby: Annotated[Literal["cold", "warm"], _COLD] = default(
         "cold",
         "Reserved nodes without an instance in use: cold ones have no model loaded and draw idle "
         "power (the paper), warm ones keep theirs loaded and draw the node type's warm_power_w. "

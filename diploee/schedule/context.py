@@ -196,10 +196,6 @@ class Headroom:
         self.left_w -= more_w
 
 
-def _nothing_w(_: int) -> float:
-    return 0.0
-
-
 @dataclass(frozen=True)
 class Context:
     """Data of a facility for acting policies and a controller, besides its queues."""
@@ -209,7 +205,7 @@ class Context:
     levels: CapLevels = field(default_factory=CapLevels)  # caps that jobs may be run at
     idle_power_w: Sequence[float] = ()  # idle power of a node of each pool [W]
     # Planned power of all services at a time [ms], beyond idle power of their nodes [W]
-    service_power_w: Callable[[int], float] = _nothing_w
+    service_power_w: Callable[[int], float] = lambda _: 0.0
     signals: Mapping[str, Any] = field(default_factory=dict)  # outside signals by name
     events: Sequence[Event] = ()  # all of the run; a policy sees those that were issued
     # when all are asked [ms], such as at changes of signals; events wake too

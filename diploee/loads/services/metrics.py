@@ -90,13 +90,14 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     step_s, weight = served.step_s, _taken_requests(served)
     violated = _cap_violated(latency_s, weight, service.capacity)
     measured = not np.isnan(latency_s).any()
+    changes = float(np.abs(np.diff(served.n_instances)).sum())
     return {
         **_volumes(served),
         "reserved_nodes": service.reserved_nodes,
         "max_request_rate_rps": service.capacity.max_request_rate_rps,
         "mean_instances": float(np.average(served.n_instances, weights=step_s)),
         "max_instances": int(served.n_instances.max()),
-        "instance_changes_per_hour": _changes_per_hour(served),
+        "instance_changes_per_hour": changes / (float(step_s.sum()) / S_PER_H),
         "latency_s": _latency_distribution(latency_s, service.quantiles_s, weight),
         "latency_limit_s": service.capacity.latency_limit_s,
         "hours_over_latency_limit": None if violated is None else _hours(step_s, violated),
@@ -116,11 +117,6 @@ def _taken_requests(served: ServedRequests) -> Float64Array:
 
 def _hours(step_s: Float64Array, where: BoolArray) -> float:
     return float(step_s[where].sum() / S_PER_H)
-
-
-def _changes_per_hour(served: ServedRequests) -> float:
-    changed = float(np.abs(np.diff(served.n_instances)).sum())
-    return changed / (float(served.step_s.sum()) / S_PER_H)
 
 
 def _volumes(served: ServedRequests) -> dict[str, float]:
