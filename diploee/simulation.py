@@ -422,9 +422,10 @@ def _time_in_words(
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     raise InputError(
-        f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s{again}, "
-        f"more than --at-most {at_most_s / 60:g}; raise it, or set duration to '{fewer} d', which "
-        "can only show that limits are not met, or a coarser step, which leaves some inconclusive"
+        f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s"
+        f"{again}, more than --at-most {at_most_s / 60:g}; raise it, or set duration to "
+        f"'{fewer} d', which can only show that limits are not met, or a coarser step, which "
+        "leaves some inconclusive"
     )
 
 

@@ -35,8 +35,8 @@ TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
 """Mean loss of throughput over a job that each tier tolerates, arXiv:2507.00909 [S2]."""
 
 
+# YAML reads a bare off as false.
 _OFF = BeforeValidator(lambda value: "off" if value is False else value)
-"""What YAML makes of a bare ``off`` is that word."""
 
 
 @dataclass(frozen=True)
