@@ -74,9 +74,7 @@ that each limit holds of the energy of jobs and services.
 An inconclusive limit says what is missing: a finer step, which `run --limits` takes, a whole year,
 a contract, or profiles of another meter. Where readings fold, as those of an A100 every 0.1 s,
 lines, bands, and swings and ramps over less than 100 readings are inconclusive, as faster swings
-may be what they show; peaks and energy keep their verdicts. Where a run made without limits is
-coarser than a limit needs, its event windows at 0.1 s (`--event-windows`) are looked at as well.
-They can show a violation; as they are the worst windows only, they never show that a limit is met.
+may be what they show; peaks and energy keep their verdicts.
 
 A percentage of the peak is of `contract_mw` at the point of interconnection, else of the peak of a
 whole year.
