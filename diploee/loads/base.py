@@ -153,7 +153,8 @@ class _OutsideLoad:
                 f"{len(self.library)} profiles; extend it by those that it plays"
             )
         self.banks = load.banks
-        self._check_banks()
+        of_banks = (bank.segments(None, None) for bank in self.banks)
+        self._check_segments(concat([Segments.empty(), *of_banks]))
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:
         """Return the segments that start in a window."""
@@ -189,36 +190,6 @@ class _OutsideLoad:
 
     def _error(self, text: str) -> WorkloadError:
         return _error(type(self._load).__name__, text)
-
-    def _check_banks(self) -> None:
-        """Refuse banks that do not fit their pools, and those that nobody says the doing of."""
-        pools = list(self._nodes)
-        for i, bank in enumerate(self.banks):
-            if not isinstance(bank, Bank):
-                raise self._error(f": banks.{i} is {one_line(shown(bank))}, expected a Bank")
-            for name in ("stream", "pool", "mean_replicas"):
-                if not hasattr(bank.of, name):
-                    raise self._error(
-                        f": banks.{i}.of has no '{name}'; it needs stream, pool and mean_replicas"
-                    )
-            if bank.of.pool not in pools:
-                found = one_line(shown(bank.of.pool))
-                raise self._error(f": unknown pool {found}, expected {one_of(pools)}")
-            if bank.pool_id != pools.index(bank.of.pool):
-                raise self._error(
-                    f": banks.{i} has pool_id {one_line(shown(bank.pool_id))}, expected "
-                    f"{pools.index(bank.of.pool)}, the index of its pool '{bank.of.pool}'"
-                )
-            for name in ("n_nodes", "weight", "profile_id", "offset_ms"):
-                found, n_pieces = np.shape(getattr(bank, name)), np.size(bank.edges_ms) - 1
-                if found != (n_pieces,):
-                    raise self._error(
-                        f": banks.{i} has {name} of shape {found}, expected ({n_pieces},): one "
-                        "value per piece between its edges_ms"
-                    )
-        self._check_segments(
-            concat([Segments.empty(), *(b.segments(None, None) for b in self.banks)])
-        )
 
     def _check_segments(self, segments: Segments) -> None:
         """Refuse segments that power can't be summed of, or with more nodes than their pool."""

@@ -13,7 +13,8 @@ from typing import Any
 from diploee import __version__
 from diploee.annexes import annex
 from diploee.clock import named_zone
-from diploee.errors import DiploeeError, InputError, one_line, one_of, shown
+from diploee.errors import InputError, one_line, one_of, shown
+from diploee.facility.base import naming
 from diploee.files import FolderKind, check_file, check_folder, local_place, writing
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.model import Registry
@@ -209,26 +210,16 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
     """Write an export; a writer that raises, or leaves something out, is refused."""
 
     def error(text: str) -> InputError:
-        return InputError(f"export format '{fmt.name}': its writer {text}")
+        return InputError(f"export format '{fmt.name}'{text}")
 
-    try:
+    with naming(fmt.write, "its writer", error):
         written = fmt.write(request)
-    except (DiploeeError, OSError):
-        raise
-    except Exception as raised:
-        if str(getattr(fmt.write, "__module__", "")).startswith("diploee."):
-            raise
-        raise error(f"raised {one_line(f'{type(raised).__name__}: {raised}')}") from raised
     if not isinstance(written, Written):
-        raise error(f"must return Written, found {one_line(shown(written))}")
-    folder = request.path if fmt.is_folder else request.path.parent
-    for name in written.files if isinstance(written.files, dict) else ():
-        if not (folder / name).exists():
-            raise error(f"wrote no file {shown(name)}, which Written names")
+        raise error(f": its writer must return Written, found {one_line(shown(written))}")
     if not request.path.exists():
-        raise error("wrote no file; it must write request.path")
+        raise error(": its writer wrote no file; it must write request.path")
     if request.series.peak_w == -inf:
-        raise error("did not take all of request.series.blocks(), of which the sidecar tells")
+        raise error(": its writer did not take all of request.series.blocks()")
     return written
 
 
