@@ -11,7 +11,8 @@ import yaml
 
 from diploee.cli.app import application
 from diploee.cli.helped import EXAMPLES
-from diploee.metrics.limits import Limits, load_limits, shipped_limits
+from diploee.files.places import shipped
+from diploee.metrics.limits import Limits, load_limits
 from diploee.metrics.limits.check import MARKS
 from diploee.metrics.limits.file import CHECK_PRIMARY
 from diploee.scenario.key_reference import markdown_reference
@@ -93,7 +94,7 @@ Most figures were seen in secondary sources: {check}.
 def limits_reference() -> str:
     """Return the page on limits: verdicts, the presets with their figures, every key of a file."""
     keys = markdown_reference(Limits, "Keys", "").partition("\n## Limits\n")[2]
-    presets = [line for name in shipped_limits() for line in _preset(name, load_limits(name))]
+    presets = [line for name in shipped("limits") for line in _preset(name, load_limits(name))]
     head = _LIMITS_HEAD.format(check=CHECK_PRIMARY)
     return "\n".join([head, *presets, "## Keys of a file", keys])
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from diploee.errors import InputError, did_you_mean, one_of
-from diploee.metrics.limits import LimitReport, Limits, shipped_limits
+from diploee.files.places import ShippedKind, shipped
+from diploee.metrics.limits import LimitReport, Limits
 from diploee.outputs import Run, open_run
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.progress import NotebookProgress, in_notebook
@@ -17,7 +18,6 @@ from diploee.scenario import (
     Scenario,
     load_scenario,
     scenario_from_dict,
-    shipped_scenarios,
     target_values,
 )
 from diploee.scenario.loading import with_value
@@ -27,16 +27,7 @@ from diploee.simulation import simulate
 if TYPE_CHECKING:
     from diploee.learn.jobs.job_log_fit import JobLogFit
 
-ShippedKind = Literal["scenario", "sweep", "limits"]
 Files = Path | str | Sequence[Path | str]
-
-
-def shipped(kind: ShippedKind = "scenario") -> dict[str, Path]:
-    """Return the files that ship by name: scenarios, sweeps over them, or presets of limits."""
-    from diploee.sweeps.loading import shipped_sweeps
-
-    files = {"scenario": shipped_scenarios, "sweep": shipped_sweeps, "limits": shipped_limits}
-    return files[kind]()
 
 
 def scenarios(kind: ShippedKind = "scenario") -> dict[str, str]:

@@ -10,7 +10,8 @@ import typer
 
 from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
-from diploee.metrics.limits import LimitReport, Limits, load_limits, shipped_limits
+from diploee.files.places import shipped
+from diploee.metrics.limits import LimitReport, Limits, load_limits
 from diploee.metrics.limits.check import FINER, LONGER
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import open_run
@@ -111,7 +112,7 @@ def _show_sweep(run_dir: Path, limits: Limits, fail: bool, as_json: bool) -> Non
 
 
 def _show_presets(as_json: bool) -> None:
-    found = {name: load_limits(path) for name, path in shipped_limits().items()}
+    found = {name: load_limits(path) for name, path in shipped("limits").items()}
     content = {name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()}
     lines = (
         f"{name}: {limits.name}; {limits.origin or 'an example, no standard'}"

@@ -18,7 +18,7 @@ from diploee.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from diploee.top_level import ShippedKind
+    from diploee.files.places import ShippedKind
 
 KINDS: tuple[ShippedKind, ...] = ("scenario", "sweep", "limits")
 Name = Annotated[
@@ -72,7 +72,7 @@ def _copy_scenario(
 
 def _found(name: str) -> Path:
     from diploee.errors import InputError, did_you_mean, one_of
-    from diploee.top_level import shipped
+    from diploee.files.places import shipped
 
     files = {each: path for kind in KINDS for each, path in shipped(kind).items()}
     if name not in files:

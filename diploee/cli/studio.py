@@ -50,13 +50,13 @@ def studio_command(
     if not at_most > 0:  # nan
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     from diploee.cli import Interrupted
-    from diploee.scenario import shipped_scenarios
-    from diploee.scenario.loading import find_scenario
+    from diploee.files.places import find_shipped, shipped
     from diploee.studio.server import Studio
     from diploee.studio.sites import Place
 
     name = scenario or ""
-    file = find_scenario(name).resolve() if name and name not in shipped_scenarios() else None
+    own = name and name not in shipped("scenario")
+    file = find_shipped("scenario", name).resolve() if own else None
     place = Place((folder or (file.parent if file else Path())).resolve())
     if not place.folder.is_dir():
         raise InputError(f"--folder: {place.folder} is no folder; make it first")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from diploee.errors import (
     InputError,
@@ -247,21 +247,32 @@ def shipped_folder(kind: str) -> Path:
     return _PACKAGE / "_shipped" / kind
 
 
-def find_shipped(what: str, name_or_path: str | Path, shipped: Mapping[str, Path]) -> Path:
-    """Return the file given by path or by shipped name."""
+ShippedKind = Literal["scenario", "sweep", "limits"]
+_FOLDERS = {"scenario": "", "sweep": "sweeps", "limits": "limits"}
+
+
+def shipped(kind: ShippedKind) -> dict[str, Path]:
+    """Return the files that ship by name: scenarios, sweeps over them, or presets of limits."""
+    folder = shipped_folder("scenarios") / _FOLDERS[kind]
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
+    """Return the file given by path or by shipped name; there must be one."""
+    have = shipped(kind)
     path = Path(name_or_path)
     if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
         return path
-    if str(name_or_path) in shipped:
-        return shipped[str(name_or_path)]
+    if str(name_or_path) in have:
+        return have[str(name_or_path)]
     if os.path.isdir(path):  # noqa: PTH112
-        raise ScenarioError([f"{path}: is a folder, expected a {what} file"])
+        raise ScenarioError([f"{path}: is a folder, expected a {kind} file"])
     name = str(name_or_path)
     if len(name) > LONGEST_NAME:  # its end says more
         name = f"...{name[3 - LONGEST_NAME :]}"
     raise ScenarioError(
         [
-            f"{name}: no such {what} file or shipped {what} (shipped: {one_of(shipped)})"
-            f"{did_you_mean(path.stem, shipped)}"
+            f"{name}: no such {kind} file or shipped {kind} (shipped: {one_of(have)})"
+            f"{did_you_mean(path.stem, have)}"
         ]
     )

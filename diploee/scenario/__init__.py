@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from diploee.errors import ScenarioError as ScenarioError
+    from diploee.files.places import shipped as shipped
     from diploee.scenario.durations import DurationModel as DurationModel
     from diploee.scenario.durations import LognormalPart as LognormalPart
     from diploee.scenario.flexibility import DemandResponseEvent as DemandResponseEvent
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from diploee.scenario.loading import content_hash as content_hash
     from diploee.scenario.loading import load_scenario as load_scenario
     from diploee.scenario.loading import scenario_from_dict as scenario_from_dict
-    from diploee.scenario.loading import shipped_scenarios as shipped_scenarios
     from diploee.scenario.loading import target_values as target_values
     from diploee.scenario.log_replay import ClassRule as ClassRule
     from diploee.scenario.log_replay import JobReplay as JobReplay

@@ -17,7 +17,7 @@ from typing import Any
 from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
 from diploee.facility import STAGES
 from diploee.files import reason
-from diploee.files.places import find_shipped, shipped_folder
+from diploee.files.places import find_shipped
 from diploee.plain_data import KeyPath, checked
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Scenario
@@ -140,16 +140,6 @@ def _check_stage(key: str, before: Any, value: Any) -> None:
         )
 
 
-def shipped_scenarios() -> dict[str, Path]:
-    """Return the shipped scenarios by name."""
-    return {path.stem: path for path in sorted(shipped_folder("scenarios").glob("*.yaml"))}
-
-
-def find_scenario(name_or_path: str | Path) -> Path:
-    """Return the file of a scenario given by path or by shipped name."""
-    return find_shipped("scenario", name_or_path, shipped_scenarios())
-
-
 def load_scenario(
     name_or_path: str | Path,
     overrides: Sequence[str] = (),
@@ -179,7 +169,7 @@ def load_scenario(
     ScenarioError
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
-    path = find_scenario(name_or_path)
+    path = find_shipped("scenario", name_or_path)
     data, lines = load_yaml_with_lines(path, "keys such as 'name:'")
     data, called = with_overrides(data, overrides, values or {}, names or {})
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from diploee.clock import fixed_zone, named_zone
+from diploee.files.places import shipped
 from diploee.model import Model, Share, default
-from diploee.scenario.loading import shipped_scenarios
 from diploee.scenario.synchronous import SynchronousJob
 
 WIDTHS = (2, 4, 8, 16)
@@ -112,7 +112,7 @@ def _spares(n_nodes: int) -> int:
 
 def _colocation(n_nodes: int) -> str:
     """Return the jobs and the calendar of `colocation_10mw`, as they ship."""
-    text = shipped_scenarios()["colocation_10mw"].read_text("utf-8")
+    text = shipped("scenario")["colocation_10mw"].read_text("utf-8")
     jobs = text[text.index("    # Job mix:") :]
     shares = _fitting({2: 0.5, 4: 0.25, 8: 0.15, 16: 0.1}, n_nodes)
     widths = ", ".join(f"{width}: {share:g}" for width, share in shares.items())

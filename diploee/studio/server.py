@@ -34,9 +34,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from diploee.drawing.page import POLICY
 from diploee.errors import DiploeeError, InputError
 from diploee.files import reason, whole_file
+from diploee.files.places import shipped
 from diploee.outputs import MANIFEST
 from diploee.outputs.export import FORMATS
-from diploee.scenario import shipped_scenarios
 from diploee.studio.jobs import Jobs
 from diploee.studio.sites import Draft, Place, checked_scenario, opened, search, state
 
@@ -236,7 +236,7 @@ class Studio:
             "draft": {"start": "file" if name else "template", "file": name, "edits": []},
             "folder": str(self.place.folder), "files": self.place.files(),
             "runs": [folder.name for folder in runs[:200]],
-            "shipped": list(shipped_scenarios()),
+            "shipped": list(shipped("scenario")),
             "formats": {name: known.summary for name, known in FORMATS.items()},
         })  # fmt: skip
 

@@ -21,11 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from diploee.errors import InputError, ScenarioError, shown
 from diploee.facility import STAGES
 from diploee.facility.cooling import CoolingSpec
-from diploee.files.places import shipped_folder
-from diploee.metrics.limits import shipped_limits
+from diploee.files.places import shipped, shipped_folder
 from diploee.model import Model, parts_of
 from diploee.plain_data import checked
-from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
+from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.key_reference import Schema, allowed_words, key_type
 from diploee.scenario.loading import get_value, input_files, with_overrides
 from diploee.scenario.models import Size
@@ -111,7 +110,7 @@ class Place:
 
     def scenario_file(self, name: str) -> Path:
         """Return the file of a scenario by its name in the folder, or by its shipped name."""
-        path = shipped_scenarios().get(name) or self.inside(name)
+        path = shipped("scenario").get(name) or self.inside(name)
         if path.suffix not in (".yaml", ".yml"):
             raise InputError(f"'{name}': expected the name of a YAML file, or of what ships")
         return path
@@ -147,7 +146,7 @@ def checked_scenario(text: str, folder: Path, place: Place) -> Scenario:
         raise ScenarioError([f"{code}: code of your own is not loaded here; use 'diploee run'"])
     scenario = scenario_from_dict(data).beside(folder)
     roots = (place.folder, shipped_folder("scenarios").resolve())
-    beside = [name for name in scenario.limits if name not in shipped_limits()]
+    beside = [name for name in scenario.limits if name not in shipped("limits")]
     for name in (*input_files(scenario), *beside):
         path = (folder / name).resolve()
         if not any(path.is_relative_to(root) for root in roots):
@@ -354,7 +353,7 @@ def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str,
         at = _stage_at([stage.kind for stage in stages], kind)
         if key == "limits":
             found = _field(key, scenario, key, written.get(key) or None, True)
-            names = [*shipped_limits(), *place.files(of_limits=True)]
+            names = [*shipped("limits"), *place.files(of_limits=True)]
             found |= {"choices": ["", *(f"[{name}]" for name in names)], "closed": True}
         elif kind == COOLING:
             found = _field(key, scenario.facility, "stages", at and stages[at].kind, True)
@@ -463,7 +462,7 @@ def taken(site: Opened, scenario: Scenario) -> dict[str, str]:
     values = {k: flow(v) if isinstance(v, date) else v for k, v in changes.items()}
     arguments += [f"values={values!r}"] if values else []
     python = f"import diploee\n\nrun = diploee.run({', '.join(arguments)})\nrun.report()\n"
-    if name not in shipped_scenarios():
+    if name not in shipped("scenario"):
         python = f"# {name}: as saved, or as 'diploee init' writes it\n{python}"
     return {"command": "\n".join(lines), "python": python}
 

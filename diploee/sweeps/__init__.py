@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from diploee.sweeps.loading import Sweep as Sweep
     from diploee.sweeps.loading import load_ensemble as load_ensemble
     from diploee.sweeps.loading import load_sweep as load_sweep
-    from diploee.sweeps.loading import shipped_sweeps as shipped_sweeps
     from diploee.sweeps.loading import sweep_from_dict as sweep_from_dict
     from diploee.sweeps.local import run_locally as run_locally
     from diploee.sweeps.spec import SweepAxis as SweepAxis

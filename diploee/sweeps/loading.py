@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from diploee.errors import MOST_PROBLEMS, Brief, ScenarioError
-from diploee.files.places import find_shipped, shipped_folder
+from diploee.files.places import find_shipped, shipped
 from diploee.inputs import InputReader
 from diploee.plain_data import KeyPath, checked
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
-from diploee.scenario.loading import find_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.site import settle
 from diploee.sweeps.draws import Uniform
@@ -43,23 +42,6 @@ class Sweep(Brief):
         return located(self.source, self.lines, key_path)
 
 
-def shipped_sweeps() -> dict[str, Path]:
-    """Return the shipped sweeps by name."""
-    folder = shipped_folder("scenarios") / "sweeps"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
-def _find_sweep(name_or_path: str | Path) -> Path:
-    """Return the file of a sweep given by path or by shipped name.
-
-    Raises
-    ------
-    ScenarioError
-        If there is no such file and no such name.
-    """
-    return find_shipped("sweep", name_or_path, shipped_sweeps())
-
-
 def load_sweep(name_or_path: str | Path) -> Sweep:
     """Load and check a sweep.
 
@@ -73,7 +55,7 @@ def load_sweep(name_or_path: str | Path) -> Sweep:
     ScenarioError
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
-    path = _find_sweep(name_or_path)
+    path = find_shipped("sweep", name_or_path)
     data, lines = load_yaml_with_lines(path, _SUCH_AS)
     return sweep_from_dict(data, path.stem, path.parent, str(path), lines)
 
@@ -147,12 +129,12 @@ def load_ensemble(
             f"--assumed: {name_or_path} is a sweep, whose file says what it draws; give its base"
         )
     if _is_sweep(name_or_path):
-        path = _find_sweep(name_or_path)
+        path = find_shipped("sweep", name_or_path)
         data, lines = load_yaml_with_lines(path, _SUCH_AS)
         name, folder, source = path.stem, path.parent, str(path)
         data.setdefault("seeds", DEFAULT_SEEDS)
     else:
-        path = find_scenario(name_or_path)
+        path = find_shipped("scenario", name_or_path)
         data, lines = {"base": str(name_or_path), "seeds": DEFAULT_SEEDS}, {}
         name, folder, source = f"{path.stem}-ensemble", Path(), f"ensemble of {name_or_path}"
     if n_seeds is not None:
@@ -181,7 +163,7 @@ def _is_sweep(name_or_path: str | Path) -> bool:
     """Return whether a name is a shipped sweep's, or a file has the key ``base``."""
     path = Path(name_or_path)
     if not os.path.isfile(path):  # noqa: PTH113
-        return str(name_or_path) in shipped_sweeps()
+        return str(name_or_path) in shipped("sweep")
     return "base" in load_yaml_with_lines(path, f"{_SUCH_AS} or those of a scenario")[0]
 
 
@@ -190,7 +172,7 @@ def _base(base: str, folder: Path, where: str) -> Scenario:
     if os.path.isfile(beside):  # noqa: PTH113
         return load_scenario(beside)
     try:
-        path = find_scenario(base)
+        path = find_shipped("scenario", base)
     except ScenarioError as error:
         raise ScenarioError([f"{where}: {error}"]) from error
     return load_scenario(path)

@@ -22,7 +22,8 @@ from diploee import open_run
 from diploee.cli.app import COMMANDS as PANELS
 from diploee.cli.app import application
 from diploee.cli.helped import EXAMPLES
-from diploee.scenario import Scenario, shipped_scenarios
+from diploee.files.places import shipped
+from diploee.scenario import Scenario
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]
 NEVER = {"numpy.f2py", "pandas", "pyarrow.dataset", "scipy.linalg", "vl_convert",
@@ -237,7 +238,7 @@ LARGE = {"campus_100mw_synchronous", "colocation_metered_150mw"}
     "name",
     [
         pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
-        for name in sorted(shipped_scenarios())
+        for name in sorted(shipped("scenario"))
     ],
 )
 def test_shipped_scenario_is_valid(name: str) -> None:

@@ -13,11 +13,12 @@ from builders import tiny_library
 from command_line import LONGEST_S
 
 from diploee.errors import InputError
+from diploee.files.places import shipped
 from diploee.learn.jobs.classes import read_rules
 from diploee.metrics.limits.file import load_limits
 from diploee.neighbours.openg2g import load_specs
-from diploee.scenario import Scenario, load_scenario, shipped_scenarios
-from diploee.sweeps import Sweep, load_ensemble, load_sweep, shipped_sweeps
+from diploee.scenario import Scenario, load_scenario
+from diploee.sweeps import Sweep, load_ensemble, load_sweep
 from diploee.sweeps.expand import expand
 
 LIMITS = """name: grid code
@@ -106,8 +107,8 @@ def looked_at(found: object) -> None:
 
 
 def kinds() -> list[tuple[Callable[[Path], object], str]]:
-    scenarios = [path.read_text("utf-8") for path in shipped_scenarios().values()]
-    sweeps = [path.read_text("utf-8") for path in shipped_sweeps().values()]
+    scenarios = [path.read_text("utf-8") for path in shipped("scenario").values()]
+    sweeps = [path.read_text("utf-8") for path in shipped("sweep").values()]
     return [
         *((load_scenario, text) for text in scenarios),
         *((load_ensemble, text) for text in scenarios[:1]),

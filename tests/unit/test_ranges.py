@@ -11,8 +11,9 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from diploee.facility import STAGES
+from diploee.files.places import shipped
 from diploee.model import Kinds
-from diploee.scenario import Scenario, load_scenario, scenario_from_dict, shipped_scenarios
+from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.loading import get_value, with_value
 from diploee.scenario.yaml_lines import dotted
 
@@ -83,7 +84,7 @@ def test_every_default_is_within_its_range() -> None:
         assert field.default is None or low <= field.default <= high, name
 
 
-@pytest.mark.parametrize("name", shipped_scenarios())
+@pytest.mark.parametrize("name", shipped("scenario"))
 @pytest.mark.parametrize("end", [0, 1])
 def test_a_shipped_scenario_allows_both_ends_of_all_its_ranges(name: str, end: int) -> None:
     scenario = load_scenario(name)

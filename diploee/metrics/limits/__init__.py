@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from diploee.metrics.limits.file import LIMITS as LIMITS
     from diploee.metrics.limits.file import Limits as Limits
     from diploee.metrics.limits.file import load_limits as load_limits
-    from diploee.metrics.limits.file import shipped_limits as shipped_limits
     from diploee.metrics.limits.mitigation import Mitigation as Mitigation
     from diploee.metrics.limits.mitigation import mitigate as mitigate
     from diploee.metrics.limits.report import LimitReport as LimitReport

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from diploee.errors import InputError, shown
-from diploee.files.places import find_shipped, shipped_folder
+from diploee.files.places import find_shipped
 from diploee.metrics.limits.check import LimitSpec, Text
 from diploee.model import Kinds, Model, default
 from diploee.plain_data import checked
@@ -96,17 +96,6 @@ class Limits(Model):
 Limits.take(LIMITS.by_name)
 
 
-def shipped_limits() -> dict[str, Path]:
-    """Return the shipped files of limits by name."""
-    folder = shipped_folder("scenarios") / "limits"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
-def _find_limits(name_or_path: Path | str) -> Path:
-    """Return the file of limits given by path or by shipped name; there must be one."""
-    return find_shipped("limits", name_or_path, shipped_limits())
-
-
 def load_limits(name_or_path: Path | str) -> Limits:
     """Load and check limits.
 
@@ -120,6 +109,6 @@ def load_limits(name_or_path: Path | str) -> Limits:
     ScenarioError
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
-    path = _find_limits(name_or_path)
+    path = find_shipped("limits", name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
     return checked(data, Limits, partial(located, path, lines))

@@ -12,26 +12,25 @@ from builders import write_scenario
 from command_line import call, contents
 
 from diploee import load_scenario, open_run
-from diploee.metrics.limits import load_limits, shipped_limits
-from diploee.scenario import shipped_scenarios
+from diploee.files.places import shipped
+from diploee.metrics.limits import load_limits
 from diploee.scenario.starter import Site, starter_text
 from diploee.simulation import check
-from diploee.sweeps.loading import shipped_sweeps
 
-SHIPPED = {**shipped_scenarios(), **shipped_sweeps(), **shipped_limits()}
+SHIPPED = {**shipped("scenario"), **shipped("sweep"), **shipped("limits")}
 
 
 def test_every_shipped_file_is_listed_once_with_what_it_is() -> None:
     rows = json.loads(call("scenarios", "list", "--json").out)
     assert sorted(row["name"] for row in rows) == sorted(SHIPPED)
-    assert len(SHIPPED) == len(shipped_scenarios()) + len(shipped_sweeps()) + len(shipped_limits())
+    assert len(SHIPPED) == len(shipped("scenario")) + len(shipped("sweep")) + len(shipped("limits"))
     assert all(row["description"] for row in rows)
     assert {row["kind"] for row in rows} == {"scenario", "sweep", "limits"}
 
 
 def test_show_prints_the_file() -> None:
     shown = call("scenarios", "show", "mixed_11mw")
-    assert shown.out == shipped_scenarios()["mixed_11mw"].read_text("utf-8")
+    assert shown.out == shipped("scenario")["mixed_11mw"].read_text("utf-8")
 
 
 def test_unknown_name_is_refused_with_the_nearest() -> None:
@@ -40,7 +39,7 @@ def test_unknown_name_is_refused_with_the_nearest() -> None:
     assert "did you mean 'colocation_10mw'?" in ended.problem
 
 
-@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+@pytest.mark.parametrize("name", sorted(shipped("scenario")))
 def test_copied_scenario_is_the_shipped_one_wherever_it_lies(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,11 @@ from command_line import call
 from jsonschema import Draft202012Validator
 
 from diploee.errors import ScenarioError
+from diploee.files.places import shipped
 from diploee.model import Model
-from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
+from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.key_reference import markdown_reference
-from diploee.sweeps import SweepSpec, shipped_sweeps
+from diploee.sweeps import SweepSpec
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 PAGES = {
@@ -101,14 +102,14 @@ def test_links_lead_to_a_heading(kind: str) -> None:
     assert set(re.findall(r"\]\(#(\w+)\)", text)) <= headings
 
 
-@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+@pytest.mark.parametrize("name", sorted(shipped("scenario")))
 def test_shipped_scenario_fits_the_json_schema(name: str) -> None:
-    Draft202012Validator(schema_of("scenario")).validate(plain_yaml(shipped_scenarios()[name]))
+    Draft202012Validator(schema_of("scenario")).validate(plain_yaml(shipped("scenario")[name]))
 
 
-@pytest.mark.parametrize("name", sorted(shipped_sweeps()))
+@pytest.mark.parametrize("name", sorted(shipped("sweep")))
 def test_shipped_sweep_fits_the_json_schema(name: str) -> None:
-    Draft202012Validator(schema_of("sweep")).validate(plain_yaml(shipped_sweeps()[name]))
+    Draft202012Validator(schema_of("sweep")).validate(plain_yaml(shipped("sweep")[name]))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_shipped_sweep_fits_the_json_schema(name: str) -> None:
     ],
 )
 def test_json_schema_refuses_what_the_models_refuse(key: str, value: object) -> None:
-    file = shipped_scenarios()["colocation_10mw"]
+    file = shipped("scenario")["colocation_10mw"]
     with pytest.raises(ScenarioError):
         scenario_from_dict(yaml.safe_load(file.read_text("utf-8")) | {key: value})
     assert not Draft202012Validator(schema_of("scenario")).is_valid(plain_yaml(file) | {key: value})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import ScenarioError
-from diploee.scenario import shipped_scenarios
+from diploee.files.places import shipped
 from diploee.scenario.loading import get_value
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 
@@ -108,7 +108,7 @@ def test_text_that_is_no_scenario_is_refused_in_words(text: str) -> None:
 
 @settings(max_examples=12)
 @given(
-    st.sampled_from(sorted(shipped_scenarios())),
+    st.sampled_from(sorted(shipped("scenario"))),
     st.recursive(
         st.one_of(st.integers(), st.text("ab:#{}'\" -\n", max_size=6), st.booleans(), st.none()),
         lambda inner: (
@@ -119,7 +119,7 @@ def test_text_that_is_no_scenario_is_refused_in_words(text: str) -> None:
     st.data(),
 )
 def test_any_edit_of_what_ships_means_what_it_says(name: str, value: Any, data: Any) -> None:
-    text = shipped_scenarios()[name].read_text("utf-8")
+    text = shipped("scenario")[name].read_text("utf-8")
     before, _ = read(text)
     keys = [key for key in before if not isinstance(before[key], list)]
     key = data.draw(st.sampled_from([*keys, "facility.pools", "facility.stages", "new", "a.b.c"]))

@@ -9,8 +9,9 @@ import pytest
 from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 
 from diploee.errors import InputError, ScenarioError
+from diploee.files.places import shipped
 from diploee.profiles import ProfileLibrary
-from diploee.sweeps import load_ensemble, load_sweep, shipped_sweeps, sweep_from_dict
+from diploee.sweeps import load_ensemble, load_sweep, sweep_from_dict
 from diploee.sweeps.expand import expand
 
 GOOD = [0.2, 0.4]
@@ -125,7 +126,7 @@ def test_unknown_name_of_a_sweep_lists_the_shipped_ones() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shipped_sweeps())
+@pytest.mark.parametrize("name", shipped("sweep"))
 def test_shipped_sweep_expands(name: str) -> None:
     sweep = load_sweep(name)
     runs = expand(sweep, ProfileLibrary.open())

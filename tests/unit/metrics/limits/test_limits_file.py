@@ -7,8 +7,9 @@ from limit_runs import check, fake_run
 from pydantic import Field
 
 from diploee.errors import InputError
+from diploee.files.places import shipped
 from diploee.metrics.limits import LIMITS, Check, Limits, LimitSpec
-from diploee.metrics.limits.file import load_limits, shipped_limits
+from diploee.metrics.limits.file import load_limits
 
 FULL = """\
 name: our utility
@@ -220,7 +221,7 @@ def test_unknown_preset_names_the_nearest():
 
 
 def test_every_preset_tells_its_source_and_that_it_is_no_primary():
-    for name, path in shipped_limits().items():
+    for name, path in shipped("limits").items():
         limits = load_limits(name)
         assert limits == load_limits(path)
         if name != "example":
