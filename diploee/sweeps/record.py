@@ -1,11 +1,11 @@
 """Results of a sweep: of each run its record and load's shape, of all a summary and ``sweep.json``.
 
-By the record damage shows. The shape is some hundred numbers, few enough to keep for every run.
+By the record a cut or missing file shows. The shape is some hundred numbers, few enough to keep for
+every run.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,81 +40,43 @@ SHAPE_FILE = "load_shape.parquet"
 KINDS = ("hour_of_week_mean", "hour_of_week_max", "duration_curve")
 EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000])
 """Fractions of time of the duration curve; finer at the peak."""
-END_BYTES = 65_536
-"""Of each end of a file that its mark covers: a year of a large file is not read to resume."""
-
-
-class FileMark(Record):
-    """Proof that a file is whole: its size, and the SHA-256 of its first and last 64 KiB."""
-
-    size: int
-    sha256: str
 
 
 class RunRecord(Record):
-    """Record of a finished run: its hash, what was kept, its warnings and its files.
-
-    The manifest is known by a hash of its content without the times.
-    """
+    """Record of a finished run: its hash, what was kept, and the sizes of its files [bytes]."""
 
     run: str
     keep: Keep
+    sizes: dict[str, int]
+
+
+class _Manifest(Record):
+    """The part of a run's manifest that a sweep reads."""
+
     warnings: list[str]
-    manifest_sha256: str
-    files: dict[str, FileMark]
 
 
 def write_record(folder: Path, run: str, keep: Keep) -> None:
     """Write the record of the finished run in a folder."""
-    store = Store(str(folder))
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    sizes.pop(MANIFEST)
-    manifest = store.read(MANIFEST)
-    record = RunRecord(
-        run=run,
-        keep=keep,
-        warnings=json.loads(manifest)["warnings"],
-        manifest_sha256=_manifest_hash(manifest),
-        files={
-            name: FileMark(size=size, sha256=_ends_hash(store, name, size))
-            for name, size in sizes.items()
-        },
-    )
+    sizes.pop(MANIFEST)  # which has its times
+    record = RunRecord(run=run, keep=keep, sizes=sizes)
     write_json(folder / RECORD_FILE, record.model_dump(mode="json"))
 
 
-def read_record(store: Store, run: str, keep: Keep) -> RunRecord | None:
-    """Return the record of a run, or None where a file that `keep` asks for is damaged or gone."""
+def warnings_of(store: Store, run: str, keep: Keep) -> list[str] | None:
+    """Return the warnings of a run, or None where a file that `keep` asks for is cut or gone."""
     try:
         sizes = store.sizes(run)
-        if not {MANIFEST, RECORD_FILE} <= sizes.keys():
-            return None
         content = store.read(store.run_name(run, RECORD_FILE))
         record = parse_json(content, RECORD_FILE, RunRecord)
-        wanted, known = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
-        whole = wanted <= known and all(
-            sizes.get(name) == mark.size
-            and _ends_hash(store, store.run_name(run, name), mark.size) == mark.sha256
-            for name, mark in record.files.items()
-            if name not in known - wanted
-        )
-        manifest = store.read(store.run_name(run, MANIFEST))
-        return record if whole and _manifest_hash(manifest) == record.manifest_sha256 else None
+        manifest = parse_json(store.read(store.run_name(run, MANIFEST)), MANIFEST, _Manifest)
     except (OSError, InputError):
         return None
-
-
-def _manifest_hash(manifest: bytes) -> str:
-    content = parse_json(manifest, MANIFEST, dict[str, Any])
-    content.pop("timing", None)
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _ends_hash(store: Store, name: str, size: int) -> str:
-    digest = hashlib.sha256(store.read(name, 0, min(size, END_BYTES)))
-    if size > END_BYTES:
-        digest.update(store.read(name, max(END_BYTES, size - END_BYTES), size))
-    return digest.hexdigest()
+    wanted, known = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
+    needed = {name: size for name, size in record.sizes.items() if name not in known - wanted}
+    whole = wanted <= known and needed.items() <= sizes.items()
+    return manifest.warnings if whole else None
 
 
 def read_shape(store: Store, run: str) -> Any:
@@ -170,14 +132,14 @@ def read_results(store: Store, runs: Iterable[str], keep: Keep) -> dict[str, Res
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
-            record = read_record(store, run, keep)
-            if record is None:
+            warnings = warnings_of(store, run, keep)
+            if warnings is None:
                 return run, None
             content = store.read(store.run_name(run, METRICS_FILE))
             metrics = dict(flatten(json.loads(content)))
         except (OSError, ValueError):  # damaged or half gone: it is done again
             return run, None
-        return run, Result(metrics, tuple(record.warnings))
+        return run, Result(metrics, tuple(warnings))
 
     wanted = sorted(store.complete_runs() & set(runs))
     return {run: result for run, result in map(read, wanted) if result is not None}

@@ -41,14 +41,12 @@ class Store:
         """Return the name of a file of a run."""
         return f"{RUNS}/{run}/{file}"
 
-    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return a file's content, or its bytes from `start` to `end`; `OSError` without a file."""
+    def read(self, name: str) -> bytes:
+        """Return a file's content; `OSError` without a file."""
         path = self._folder / name
         if path.exists() and not path.is_file():  # a pipe is not waited for
             raise OSError(f"{path}: is no file")
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(-1 if end is None else end - start)
+        return path.read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole or not at all; `OutputError` where it can't be written."""

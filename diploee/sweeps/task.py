@@ -17,7 +17,7 @@ from diploee.schedule.schedule import Engine
 from diploee.simulation import simulate
 from diploee.site import fastest_engine
 from diploee.sweeps.expand import NAME_DIGITS, run_hash
-from diploee.sweeps.record import SHAPE_FILE, load_shape, read_record, write_record
+from diploee.sweeps.record import SHAPE_FILE, load_shape, warnings_of, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import open_store
 from diploee.units import MS_PER_H
@@ -90,7 +90,7 @@ class SweepWorker:
 
     def _complete(self, task: RunTask) -> None:
         store = open_store(task.target)
-        if read_record(store, task.run, task.keep) is not None:
+        if warnings_of(store, task.run, task.keep) is not None:
             return
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)
