@@ -198,7 +198,7 @@ def test_a_measured_profile_is_imported_and_added(tmp_path: Path) -> None:
         diploee.import_profile(tmp_path / "power.csv", "plane", workload="own")
     with pytest.raises(InputError, match="workload: this key is missing"):
         diploee.import_profile(tmp_path / "power.csv", "nvidia-smi")
-    with pytest.raises(InputError, match="one folder, and a library as out"):
+    with pytest.raises(InputError, match="no folder '00_raw_datasets' in it"):
         diploee.import_profile(tmp_path, "nlr-genai")
 
 

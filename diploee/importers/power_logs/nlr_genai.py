@@ -24,6 +24,7 @@ from diploee.importers.power_logs.curves import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.options import NewProfile
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
+from diploee.progress import report, stage
 from diploee.units import PROFILE_STEP_MS
 
 SOURCE = "data set doi:10.7799/3025227 of arXiv:2604.07345"
@@ -59,6 +60,7 @@ class _DatasetRun:
         return f"{self.workload}-{self.n_nodes}n-{self.name}"
 
 
+@stage("import")
 def import_nlr_genai(folder: Path | str, *, step_ms: int = PROFILE_STEP_MS) -> ProfilesOfRuns:
     """Import the training runs of the data set in a folder; those that can't be read are skipped.
 
@@ -81,7 +83,8 @@ def import_nlr_genai(folder: Path | str, *, step_ms: int = PROFILE_STEP_MS) -> P
         If the folder is no such data set, or no run can be read.
     """
     runs, profiles = find_runs(Path(folder)), ProfilesOfRuns()
-    for run in runs:
+    for k, run in enumerate(runs):
+        report(k / len(runs), f"{k} of {len(runs)} runs")
         if isinstance(run, SkippedRun):
             profiles.skipped.append(run)
         else:
