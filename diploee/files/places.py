@@ -252,7 +252,13 @@ _FOLDERS = {"scenario": "", "sweep": "sweeps", "limits": "limits"}
 
 
 def shipped(kind: ShippedKind) -> dict[str, Path]:
-    """Return the files that ship by name: scenarios, sweeps over them, or presets of limits."""
+    """Return the files that ship, by name.
+
+    Parameters
+    ----------
+    kind : {"scenario", "sweep", "limits"}
+        Scenarios, sweeps over them, or presets of limits.
+    """
     folder = shipped_folder("scenarios") / _FOLDERS[kind]
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 

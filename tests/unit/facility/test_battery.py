@@ -56,8 +56,8 @@ def holding_battery(
         return held.uncovered_w.max() <= least_w
 
     most_w, most_j = 10 * np.ptp(load_w), 100 * np.ptp(load_w) * load_w.size
-    power_w = smallest(lambda p: holds(p, most_j), most_w, 1e-3)
-    return power_w, smallest(lambda e: holds(power_w, e), most_j, 1e-3)
+    power_w = smallest(lambda p: holds(p, most_j), most_w)
+    return power_w, smallest(lambda e: holds(power_w, e), most_j)
 
 
 @pytest.mark.slow
