@@ -95,8 +95,11 @@ class LimitResult(Brief):
     def brief(self) -> str:
         """Return by how much it is met or not, when and how often, and what weakens it."""
         name = self.text.partition(" (")[0]
-        worst = f"{self.value:.4g}, at least" if self.least else f"{self.value:.4g} of"
-        parts = [f"{name}: {worst} {self.limit:g} {self.unit}".rstrip()]
+        worst, limit = (
+            f"{v:.4g}" if abs(v) < 1e4 else f"{v:,.0f}" for v in (self.value, self.limit)
+        )
+        joined = ", at least" if self.least else " of"
+        parts = [f"{name}: {worst}{joined} {limit} {self.unit}".rstrip()]
         if self.time:
             parts.append(self.time[:19].replace("T", " at "))
         if self.violations:
