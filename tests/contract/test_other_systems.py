@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import write_scenario
+from builders import tiny_run, write_scenario
 from command_line import call
 
 from diploee.errors import OutputError
@@ -132,11 +132,14 @@ def command_of(code: str, *options: str, **environment: str) -> subprocess.Compl
 
 
 @pytest.mark.slow
-def test_console_of_one_byte_a_character_shows_a_mark_for_what_it_lacks() -> None:
-    code = "import sys; sys.argv[1:] = ['schema', '--limits']; import diploee.cli as c; c.main()"
+def test_console_of_one_byte_a_character_shows_a_mark_for_what_it_lacks(tmp_path: Path) -> None:
+    limits = tmp_path / "limits.yaml"
+    limits.write_text('name: "power \\u2264 1 MW"\npeaks: [{max_mw: 1}]\n', "utf-8")
+    asked = ["limits", str(limits), str(tiny_run(tmp_path / "run").folder)]
+    code = f"import sys; sys.argv[1:] = {asked}; import diploee.cli as c; c.main()"
     ended = command_of(code, PYTHONIOENCODING="cp1252")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "?" in ended.stdout
+    assert ended.stdout.startswith("power ? 1 MW: ")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,6 @@ from diploee.errors import ScenarioError
 from diploee.facility import Block, Site
 from diploee.facility.base import StageMeters, Stages, numbered
 from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles, Hold, Store, hold
-from diploee.metrics.limits.mitigation import smallest
 
 MW = 1e6
 START = datetime(2018, 1, 31)
@@ -54,6 +54,13 @@ def holding_battery(
         store = Store(power_w, 0.0, energy_j, energy_j / 2, efficiency, efficiency, feedback_per_s)
         held = hold(load_w, 1.0, store, asked, (float(load_w[0]), store.reference_j))
         return held.uncovered_w.max() <= least_w
+
+    def smallest(enough: Callable[[float], bool], most: float) -> float:
+        low, high = 0.0, most
+        while high - low > 1e-3 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
 
     most_w, most_j = 10 * np.ptp(load_w), 100 * np.ptp(load_w) * load_w.size
     power_w = smallest(lambda p: holds(p, most_j), most_w)
