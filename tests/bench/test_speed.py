@@ -188,9 +188,9 @@ def test_a_hundred_times_the_facility_runs_in_the_same_memory(tmp_path: Path) ->
     spans = {2_840: "150 days", 28_400: "15 days", 284_000: "36 h"}
     attempts = (
         [colocation_run(tmp_path / f"{n} {i}", n, span) for n, span in spans.items()]
-        for i in range(2)
+        for i in range(3)
     )
-    # The cheaper of two, as what else the machine does only ever adds to the cost of a run.
+    # The cheapest of three, as what else the machine does only ever adds to the cost of a run.
     runs = [min(of_one, key=lambda run: run.cpu_s) for of_one in zip(*attempts, strict=True)]
     for n_nodes, run in zip(spans, runs, strict=True):
         print(f"{n_nodes:,} nodes: {run}")  # noqa: T201
