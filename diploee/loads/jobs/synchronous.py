@@ -49,7 +49,7 @@ from diploee.scenario.synchronous import MOST_LED, SynchronousJob
 from diploee.scenario.times import end_of
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int64Array, repeated
+from diploee.tables import Float64Array, Int16Array, Int64Array, concat, repeated
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
@@ -441,42 +441,83 @@ class SynchronousJobs(JobSource):
         rng: np.random.Generator,
     ) -> Pieces:
         """Return the pieces of phases without smoothing, likewise."""
-        # Nodes that are late, some steps at the beginning of a phase, and the GPU that leads
-        lags_ms, leads_ms = kind.lags_ms(length_ms), kind.leads_ms(phase, length_ms)
-        n_steps = np.where(lags_ms > 0, LAG_STEPS, 0)
-        of, nth = repeated(n_steps + 1 + (leads_ms > 0))
-        n_steps = n_steps[of]
-        late, leads = nth < n_steps, nth > n_steps
-        into_ms = np.where(late, nth * lags_ms[of] // LAG_STEPS, lags_ms[of])
-        begin_ms = begin_ms[of] + np.where(leads, (length_ms - leads_ms)[of], into_ms)
-        length_ms = np.diff(begin_ms, append=begin_ms[-1] + length_ms[-1] - into_ms[-1])
+        leads_ms = kind.leads_ms(phase, length_ms)
+        of, leads = repeated(1 + (leads_ms > 0))
+        rest_ms = length_ms - leads_ms
         power_w = kind.mean_power_w[phase]
-        before, behind = np.roll(power_w, 1)[of], np.roll(power_w, -1)[of]
-        other_w = np.where(late, before, np.where(leads, behind, power_w[of]))
-        share = np.where(late, 1 - (nth + 0.5) / LAG_STEPS, 1 / kind.n_gpus)
-        own_w = power_w[of]
-        ratio = np.divide(other_w, own_w, out=np.ones(own_w.size), where=own_w > 0)
-        phase, factor = phase[of], 1 + share * (ratio - 1)
-        trains = phase <= Phase.REDO
-        row, into_ms, piece_ms = cut(length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS))
-        profile_id = np.array(kind.loops)[rng.integers(len(kind.loops), size=row.size)]
+        behind = np.divide(
+            np.roll(power_w, -1), power_w, out=np.ones(phase.size), where=power_w > 0
+        )
+        factor = np.where(leads, 1 + (behind[of] - 1) / kind.n_gpus, 1.0)
+        trains = phase[of] <= Phase.REDO
+        row, into_ms, piece_ms = cut(
+            np.where(leads, leads_ms[of], rest_ms[of]),
+            np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS),
+        )
+        loop, of_phase = rng.integers(len(kind.loops), size=row.size), phase[of][row]
+        profile_id = np.array(kind.loops)[loop]
         weight = np.full(row.size, self._frame.node_type.busy_power_factor)
-        for of_phase, flat_id in self._phase_ids.items():
-            rows = phase[row] == of_phase
+        for flat, flat_id in self._phase_ids.items():
+            rows = of_phase == flat
             profile_id[rows] = flat_id
-            weight[rows] = kind.phase_power_w(of_phase) / FLAT_POWER_W
+            weight[rows] = kind.phase_power_w(flat) / FLAT_POWER_W
         offset_ms = np.zeros(row.size, dtype=np.int64)
         if kind.spec.noise is not None:  # else stretches of one length would repeat its beginning
             room = np.where(trains[row], kind.loop_ms[0] - piece_ms, 0) // kind.period_ms
             offset_ms = rng.integers(room + 1) * kind.period_ms
-        return Pieces(
+        pieces = Pieces(
             job=np.zeros_like(row),
-            into_ms=begin_ms[row] + into_ms,
+            into_ms=(begin_ms[of] + np.where(leads, rest_ms[of], 0))[row] + into_ms,
             length_ms=piece_ms,
             profile_id=profile_id,
             offset_ms=offset_ms,
             weight=weight * factor[row],
         )
+        lags_ms = kind.lags_ms(length_ms)
+        if not lags_ms.any():
+            return pieces
+        loop[~trains[row]] = -1
+        return self._lagged(kind, pieces, loop, np.searchsorted(pieces.into_ms, begin_ms), lags_ms)
+
+    def _lagged(
+        self, kind: _Kind, pieces: Pieces, loop: Int64Array, first: Int64Array, lags_ms: Int64Array
+    ) -> Pieces:
+        """Return pieces in which the nodes change phase within a lag, evenly.
+
+        `loop` has the loop of each piece, -1 if flat, `first` the first piece of each phase.
+        """
+        first, lags_ms = first[lags_ms > 0], lags_ms[lags_ms > 0]
+        loops, idle_w = np.stack(kind.own_loops), kind.power_w(0.0, trains=True)
+        gpus_w = kind.power_w(1.0, trains=True) - idle_w
+
+        def power_w(row: Int64Array, into_ms: Int64Array) -> Float64Array:
+            """Return the power of some pieces at a time of theirs [W]."""
+            step = (pieces.offset_ms[row] + into_ms) // PROFILE_STEP_MS % loops.shape[1]
+            trains_w = idle_w + loops[loop[row], step] * gpus_w
+            return np.where(loop[row] < 0, pieces.weight[row] * FLAT_POWER_W, trains_w)
+
+        before_w = power_w(first - 1, pieces.length_ms[first - 1] - 1)
+        change_w = power_w(first, lags_ms) - before_w
+        of, nth = repeated(np.full(first.size, LAG_STEPS))
+        into_ms = np.stack([nth, nth + 1]) * lags_ms[of] // LAG_STEPS
+        steps = Pieces(
+            job=np.zeros_like(of),
+            into_ms=pieces.into_ms[first][of] + into_ms[0],
+            length_ms=into_ms[1] - into_ms[0],
+            profile_id=pieces.profile_id[np.where(loop[first] < 0, first, first - 1)][of],  # flat
+            offset_ms=np.zeros_like(of),
+            weight=(before_w[of] + (nth + 0.5) / LAG_STEPS * change_w[of]) / FLAT_POWER_W,
+        )
+        late_ms = np.zeros(len(pieces), dtype=np.int64)
+        late_ms[first] = lags_ms
+        rest = replace(
+            pieces,
+            into_ms=pieces.into_ms + late_ms,
+            offset_ms=pieces.offset_ms + late_ms,
+            length_ms=pieces.length_ms - late_ms,
+        )
+        both = concat([rest.take(rest.length_ms > 0), steps])
+        return both.take(np.argsort(both.into_ms, kind="stable"))
 
     def _smoothed_pieces(
         self,

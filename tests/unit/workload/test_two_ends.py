@@ -43,17 +43,37 @@ def limits_of(folder: Path, mw_per_min: float) -> Any:
     return load_limits(path)
 
 
-def test_nodes_that_are_late_change_level_within_the_lag(tmp_path: Path) -> None:
-    power_mw = [
-        simulate(scenario_of(lag_s=lag_s), tmp_path / f"{lag_s}", library=tiny_library())
+def power_mw(folder: Path, **job: Any) -> list[np.ndarray]:
+    """Return the power of a job whose nodes change phase at once, and within a second [MW]."""
+    return [
+        simulate(scenario_of(lag_s=lag_s, **job), folder / f"{lag_s}", library=tiny_library())
         .facility(["it_power_w"])["it_power_w"].to_numpy(dtype=np.float64) / 1e6
         for lag_s in (0, 1)
     ]  # fmt: skip
-    at_once, late = (series[2595:2625] for series in power_mw)  # the first stall is at 260 s
+
+
+def test_nodes_that_are_late_change_level_within_the_lag(tmp_path: Path) -> None:
+    at_once, late = (w[2595:2625] for w in power_mw(tmp_path))  # the first stall is at 260 s
     assert at_once[4] - at_once[5] == pytest.approx(STALL_MW, rel=1e-5)
     fall = np.diff(late)
     assert fall[4:15] == pytest.approx(-STALL_MW / 10 * np.array([0.5, *[1.0] * 9, 0.5]), abs=1e-4)
     assert late[15:] == pytest.approx(at_once[15:], rel=1e-5)
+
+
+def test_a_lag_adds_no_swing_and_leaves_iterations_where_they_are(tmp_path: Path) -> None:
+    job = {"low": 0.45, "edge_s": 0.1, "checkpoint_interval": 41.3, "hung_level": 0.143,
+           "failures_per_1000_node_days": 9000, "detection_median_s": 10, "reschedule_s": 10,
+           "load_s": 10, "spare_nodes": 0, "repair_s": 0}  # fmt: skip
+    at_once, late = power_mw(tmp_path, **job)
+    changed = np.flatnonzero(~np.isclose(at_once, late, rtol=1e-6))
+    assert np.sum(np.diff(changed) > 20) > 10  # changes of phase
+    assert changed.size < 12 * (1 + np.sum(np.diff(changed) > 1))  # none beyond a second of each
+    for n_steps in (1, 3, 5, 10, 20, 100):
+        upper, lower = (
+            np.ptp(np.lib.stride_tricks.sliding_window_view(w, n_steps + 1), axis=1).max()
+            for w in (at_once, late)
+        )
+        assert lower <= upper * (1 + 1e-6)
 
 
 def test_a_limit_that_one_end_breaks_has_both_verdicts(tmp_path: Path) -> None:
