@@ -13,12 +13,18 @@
     if (!decoded[place]) {
       const c = coded[place];
       decoded[place] = c.list ? c.list
-        : c.n ? Float64Array.from({ length: c.n }, (_, k) => c.start + k * c.step)
+        : c.n ? even(c)
         : c.f8 ? new Float64Array(bytes(c.f8))
         : c.f4 ? new Float32Array(bytes(c.f4))
         : Float64Array.from(new Int16Array(bytes(c.i2)), (v) => (v === -32768 ? NaN : c.low + (v + 32767) * c.step));
     }
     return decoded[place];
+  }
+
+  function even(c) {
+    const values = Float64Array.from({ length: c.n }, (_, k) => c.start + k * c.step);
+    for (const [first, by] of c.jumps) for (let k = first; k < c.n; k += 1) values[k] += by;
+    return values;
   }
 
   // The first place whose value is greater, in rising values.

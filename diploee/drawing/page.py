@@ -24,6 +24,7 @@ _HERE = Path(__file__).resolve().parent
 _LONG = 500
 _LEVELS = 65_534
 _GAP = -32_768
+_MOST_JUMPS = 8
 DARK = {
     INK: "#e6ebef", MUTED: "#a3b3c0", GRID: "#34414c", "#0072B2": "#3992c3", "#D55E00": "#d96e1a",
     "#5B5B5B": "#8c8c8c", "#A50026": "#ce7388",
@@ -164,10 +165,14 @@ def _column(values: Array) -> Json:
     if values.dtype.kind == "M":
         values = milliseconds(values)
     n, numbers = values.size, values.astype(np.float64)
-    if n > 2 and values.dtype.kind in "iu" and (np.diff(numbers) == numbers[1] - numbers[0]).all():
-        return {"start": numbers[0], "step": numbers[1] - numbers[0], "n": n}
+    if n > 2 and values.dtype.kind in "iu":  # times: even but where clocks change
+        steps, step = np.diff(numbers), float(np.median(np.diff(numbers)))
+        (uneven,) = np.nonzero(steps != step)
+        if uneven.size <= _MOST_JUMPS:
+            jumps = [[int(k) + 1, steps[k] - step] for k in uneven]
+            return {"start": numbers[0], "step": step, "n": n, "jumps": jumps}
     if n and (numbers == numbers[0]).all():
-        return {"start": numbers[0], "step": 0, "n": n}
+        return {"start": numbers[0], "step": 0, "n": n, "jumps": []}
     seen = numbers[np.isfinite(numbers)]
     if values.dtype.kind in "iu" or n < _LONG or not seen.size:
         code = "f8" if values.dtype.kind in "iu" else "f4"

@@ -18,7 +18,7 @@ import pytest
 from builders import change_metrics, tiny_library, tiny_scenario
 
 from diploee.drawing.charts import INK, MUTED, PALETTE, PEAK, Band
-from diploee.drawing.page import DARK
+from diploee.drawing.page import DARK, _column
 from diploee.drawing.pictures import Picture
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.reports import write_report
@@ -93,6 +93,11 @@ def sweep_folder(run_folder: Path, tmp_path: Path) -> Path:
 
 def array_of(column: dict[str, Any]) -> np.ndarray:
     """Read a column of a page."""
+    if "start" in column:
+        steps = np.full(column["n"], column["step"])
+        for place, by in column["jumps"]:
+            steps[place] += by
+        return column["start"] + np.cumsum(steps) - column["step"]
     (code,) = column.keys() & {"f4", "f8", "i2"}
     values = np.frombuffer(base64.b64decode(column[code]), f"<{code}").astype(float)
     if code == "i2":
@@ -113,6 +118,14 @@ def hovered(page: str) -> dict[str, list[dict[str, np.ndarray]]]:
         ]
         for figure, content in found
     }  # fmt: skip
+
+
+def test_times_across_a_change_of_the_clock_are_kept_as_start_step_and_jump() -> None:
+    times_ms = np.arange(0, 3_600_000 * 50, 600_000)
+    times_ms[100:] += 3_600_000
+    kept = _column(times_ms.astype("datetime64[ms]"))
+    assert kept["jumps"] == [[100, 3_600_000]]
+    assert array_of(kept).tolist() == times_ms.tolist()
 
 
 def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
