@@ -316,7 +316,7 @@ def _quarters(run: Run) -> tuple[pd.Series[float], str]:
     """
     import pandas as pd
 
-    clock = run.scenario.clock.wall
+    clock = run.scenario.written_clock.wall
     if reason := clock.why_not_aligned(QUARTER_MS):
         return pd.Series(dtype=float), f"15 min: {reason}"
     sums, at_ms = ClockSums(clock, QUARTER_MS), 0

@@ -68,6 +68,17 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
     assert months["2018-01", "load factor"].value == pytest.approx(january_mw / demand)
 
 
+def test_quarters_of_a_run_in_finer_steps_than_it_writes_are_all_there(tmp_path: Path) -> None:
+    changes = {"duration": "2 d", "step": "10 s"}
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    active, months = (found(data_sheet(run), title) for title in ("Active", "Demand by month or"))
+    filled = run.facility()["facility_power_w"].iloc[round(run.transient_h * 60) :]
+    quarters = filled.astype(float).resample("15min").agg(["mean", "size"])
+    whole_mw = quarters["mean"][quarters["size"] == 15] / 1e6
+    assert active["15 min demand, P50", ""].value == pytest.approx(whole_mw.median())
+    assert months["2018-01", "15 min demand"].value == pytest.approx(whole_mw.max())
+
+
 def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     run = open_run(at_the_meter)
     sheet, metrics = data_sheet(run), run.metrics
