@@ -21,6 +21,9 @@ from diploee.units import W_PER_MW, PowerUnit
 NONE = "\N{EN DASH}"
 """A cell without a value."""
 
+_MOST_DIGITS = 5
+_DECIMALS = re.compile(r"\.(\d)f")
+
 _TOLD_BY = (
     (("name",), "{}"),
     (("interval_min",), "{:g}min"),
@@ -91,9 +94,16 @@ class Metric(Brief):
 
 
 def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:
-    """Return a number by a format, or `none` where there is none."""
+    """Return a number by a format, with at most five digits before and after its point together.
+
+    `none` stands for what is not a number.
+    """
     if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
         return none
+    if (found := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
+        before = len(f"{abs(value * factor):.0f}")
+        kept = min(int(found[1]), max(_MOST_DIGITS - before, 0))
+        pattern = pattern.replace(found[0], f".{kept}f")
     return pattern.format(value * factor)
 
 

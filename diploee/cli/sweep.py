@@ -74,7 +74,7 @@ class Spread(Running):
     )
 
 
-@options(out="--out DIR_OR_URL")
+@options(out="--out DIR")
 def sweep_command(
     file: Annotated[
         str,
@@ -97,7 +97,7 @@ def sweep_command(
     _do(sweep, running, show)
 
 
-@options(out="--out DIR_OR_URL", seeds="--seeds --runs")
+@options(out="--out DIR", seeds="--seeds --runs")
 def ensemble_command(
     scenario: Annotated[
         str,

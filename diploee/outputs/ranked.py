@@ -483,13 +483,23 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     for unit in ("mw", "mva"):
         if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
             of_contract = f"{used * most:,.4g} of {most:,.4g} {unit.upper()}"
+    notes = {"poi.headroom.use": of_contract}
+    unserved, incoming = (view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming"))
+    if unserved and incoming:
+        share = 100 * unserved / incoming
+        notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
     found = [
-        view.figure(key, items.get(key, ""), of_contract if key == _FIRST[0] else view.when(key))
+        view.figure(key, items.get(key, ""), notes.get(key, view.when(key)))
         for key in _FIRST
         if key not in left_out and (key != _FIRST[-1] or view.values.get(key))
     ]
     verdicts = tuple(
-        Figure(report.name or "limits", report.verdict, note=report.counts(), key="verdict")
+        Figure(
+            report.name or "limits",
+            report.verdict,
+            key="verdict",
+            note="; ".join(filter(None, (report.by_how_much(), report.counts()))),
+        )
         for report in sorted(limits, key=LimitReport.rank)
     )
     words = [f"Power is taken at: {view.run.boundary()}."]
@@ -514,7 +524,7 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
                 "Verdict": found.verdict,
                 "Allowed": f"{least}{found.limit:g} {found.unit}".strip(),
                 "Worst": worst,
-                "Of the limit": _used(found.value, found.limit, found.least),
+                "Of the limit": f"{100 * found.use:,.0f} %" if found.use == found.use else NONE,
                 "When": moment(found.time or None, step_ms),
                 "Violations": f"{found.violations:,}",
                 "Coverage, source, cause": "; ".join(
@@ -540,12 +550,6 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
         *(f"{text[:1].upper()}{text[1:]}." for text in shared),
     )
     return Section("limits", "Limits", (), tuple(tables), (), notes)
-
-
-def _used(value: float, limit: float, least: bool) -> str:
-    """Return how much of a limit the worst value uses; of a least allowed one the inverse."""
-    part, whole = (limit, value) if least else (value, limit)
-    return f"{100 * part / whole:,.0f} %" if whole > 0 else NONE
 
 
 _ASKED = ("peak", "ramp up over 1 min", "ramp down over 1 min", "ramp up over 10 min",

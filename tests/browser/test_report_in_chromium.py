@@ -19,6 +19,8 @@ import pytest
 from diploee import load_scenario, simulate
 from diploee.reports import write_report
 from diploee.reports.build import build_report
+from diploee.scenario.starter import Site as Answers
+from diploee.site import starter
 
 pytestmark = [
     pytest.mark.browser,
@@ -85,6 +87,19 @@ def pools_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulate(scenario, folder / "campus", engine="compiled", event_windows=True)
     write_report([folder / "campus"], folder / "campus.html", limits=["ercot_nprr1191"])
     return folder / "campus.html"
+
+
+@pytest.fixture(scope="session")
+def template_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two days of the site that `diploee init` writes, of four pools, with two sets of limits."""
+    folder = tmp_path_factory.mktemp("template")
+    answers = Answers(poi_mw=20, training_share=0.6, colocation_share=0.1, largest_job=0.5)
+    (folder / "site.yaml").write_text(starter(answers, "site.yaml")[0], encoding="utf-8")
+    scenario = load_scenario(folder / "site.yaml", ["duration=2 d"])
+    simulate(scenario, folder / "run", engine="compiled")
+    limits = ["ercot_nprr1191", "ercot_lcl_2026_06"]
+    write_report([folder / "run"], folder / "site.html", limits=limits)
+    return folder / "site.html"
 
 
 def open_page(browser: Any, path: Path, size: tuple[int, int] = WIDE) -> None:
@@ -194,6 +209,15 @@ def test_page_opens_without_an_error_or_a_request(
     asked = requests(browser)
     assert any(address.startswith("file:") for address in asked)
     assert [address for address in asked if not address.startswith(LOCAL)] == []
+
+
+@pytest.mark.parametrize("name", ["pools_page", "template_page"])
+@pytest.mark.parametrize(("width", "most"), [(1400, 9_000), (420, 14_000)])
+def test_page_with_closed_folds_is_no_taller_than_a_reader_scrolls(
+    name: str, width: int, most: int, browser: Any, request: pytest.FixtureRequest
+) -> None:
+    open_page(browser, request.getfixturevalue(name), (width, 900))
+    assert browser.execute_script("return document.documentElement.scrollHeight") <= most
 
 
 @pytest.mark.parametrize("name", ["fine_page", "pools_page"])

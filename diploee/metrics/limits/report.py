@@ -8,6 +8,7 @@ run while it passes, at the step that its limits need.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -92,14 +93,23 @@ class LimitResult(Brief):
         """Whether the limit is met; where a part alone is seen it can only be not met."""
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
-    def brief(self) -> str:
-        """Return by how much it is met or not, when and how often, and what weakens it."""
-        name = self.text.partition(" (")[0]
+    @property
+    def use(self) -> float:
+        """How much of the limit the worst value uses; of a least allowed one the inverse."""
+        part, whole = (self.limit, self.value) if self.least else (self.value, self.limit)
+        return part / whole if whole > 0 else math.nan
+
+    def by_how_much(self) -> str:
+        """Return the limit's name, the worst value and what is allowed."""
         worst, limit = (
             f"{v:.4g}" if abs(v) < 1e4 else f"{v:,.0f}" for v in (self.value, self.limit)
         )
         joined = ", at least" if self.least else " of"
-        parts = [f"{name}: {worst}{joined} {limit} {self.unit}".rstrip()]
+        return f"{self.text.partition(' (')[0]}: {worst}{joined} {limit} {self.unit}".rstrip()
+
+    def brief(self) -> str:
+        """Return by how much it is met or not, when and how often, and what weakens it."""
+        parts = [self.by_how_much()]
         if self.time:
             parts.append(self.time[:19].replace("T", " at "))
         if self.violations:
@@ -209,6 +219,12 @@ class LimitReport(Brief):
         order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
         counted = [f"{n} {v}" for v in order if (n := self._verdicts.count(v))]
         return ", ".join(counted + [f"{len(self.outside)} not covered"] * bool(self.outside))
+
+    def by_how_much(self) -> str:
+        """Return the limit that decides the verdict, the most used one, and by how much."""
+        deciding = [result for result in self.results if result.verdict == self.of_span]
+        most = max(deciding, key=lambda of: np.nan_to_num(of.use), default=None)
+        return most.by_how_much() if most else ""
 
     def brief(self) -> list[str]:
         """Return the verdict and a short line for each limit, those that are not met first."""
