@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from diploee.profiles.check import LibraryCheck as LibraryCheck
     from diploee.profiles.check import check_library as check_library
     from diploee.profiles.flat import flat_profile as flat_profile
+    from diploee.profiles.iterations import loop_of_iterations as loop_of_iterations
     from diploee.profiles.library import ProfileLibrary as ProfileLibrary
     from diploee.profiles.meters import Meter as Meter
     from diploee.profiles.meters import known_meter as known_meter

@@ -29,9 +29,21 @@ def loop_of_iterations(
 ) -> Float64Array:
     """Return the power of a GPU in some ten minutes of iterations, as parts of its TDP.
 
-    It is the mean over the GPUs of the job. The periods scatter by the job's jitter; their mean is
-    the period, to half a step over the loop. Noise is white: of density S, it has a variance of
-    S / (2 step_s) over steps.
+    The periods scatter by the job's jitter; their mean is the period, to half a step over the loop.
+    Noise is white: of density S, it has a variance of S / (2 step_s) over steps.
+
+    Parameters
+    ----------
+    job : SynchronousJob
+        The job, with its levels.
+    period_s : float
+        Length of an iteration [s].
+    rng : numpy.random.Generator
+        Draws jitter and noise.
+    n_nodes, gpus_per_node : int
+        GPUs of the job, over which it is the mean.
+    step_s : float
+        Step of the series [s].
     """
     n_iterations = max(round(LOOP_S / period_s), 1)
     n_steps = max(round(n_iterations * period_s / step_s), 1)

@@ -145,10 +145,21 @@ PRESETS |= {
     },
 }  # fmt: skip
 
-ALTERNATIVES = (
+PhaseName = Literal[
+    "train", "redo", "checkpoint", "hung", "wait", "reschedule", "planned", "load", "end"
+]
+DRAWN = {
+    "work_days", "tokens", "start_s", "warm_up_s", "checkpoint_interval", "checkpoint_write_s",
+    "checkpoint_store", "failures_per_1000_node_days", "planned_per_1000_node_days",
+    "detection_median_s", "detection_sigma", "reschedule_s", "load_s", "repair_s",
+}  # fmt: skip
+"""Keys that say how long phases last, which `phases` replaces."""
+
+ALTERNATIVES: tuple[tuple[set[str], set[str]], ...] = (
     ({"n_gpus"}, {"n_nodes"}),
     ({"period_s"}, {"parameters", "tflops_per_gpu"}),
     ({"work_days"}, {"tokens"}),
+    ({"phases"}, DRAWN),
 )
 """Of each pair a job has one: what is given puts the preset's other aside."""
 
@@ -245,6 +256,11 @@ class SynchronousJob(Model):
         "Work, as the days that it takes without checkpoints and failures; or tokens."
     )
     tokens: Amount | None = optional("Work, as the tokens to train on; needs tokens_per_step.")
+    phases: Annotated[tuple[tuple[Seconds, PhaseName], ...] | None, Field(min_length=2)] = optional(
+        "The phases of a job as it went, in place of drawn ones: the start of each since the job's "
+        "[s] and its name, the last one end: [[0, load], [104.2, train], [127.6, checkpoint], "
+        "[144.7, train], [168, end]]."
+    )
     submit: Moment | None = optional(
         "When it is submitted, local time, such as 2026-03-01 08:00; if neither this nor "
         "submit_after is given, when the job before it in the list would end, the first at once."
@@ -401,9 +417,17 @@ class SynchronousJob(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
-        for one, other in (("n_gpus", "n_nodes"), ("work_days", "tokens")):
+        pairs = [("n_gpus", "n_nodes")] + [("work_days", "tokens")] * (self.phases is None)
+        for one, other in pairs:
             if (getattr(self, one) is None) == (getattr(self, other) is None):
                 raise ValueError(f"give either {one} or {other}, or a preset")
+        if self.phases is not None:
+            starts_s = [start_s for start_s, _ in self.phases]
+            fields = type(self).model_fields
+            if beside := sorted(of for of in DRAWN if getattr(self, of) != fields[of].default):
+                raise ValueError(f"phases go without {one_of(beside)}; remove them")
+            if starts_s[0] or starts_s != sorted(set(starts_s)) or self.phases[-1][1] != "end":
+                raise ValueError("phases begin at 0, each after the one before, and end with end")
         work = [self.parameters, self.tflops_per_gpu]
         if (self.period_s is None) == (None in work) or (self.period_s and any(work)):
             raise ValueError(
@@ -471,6 +495,9 @@ class SynchronousJob(Model):
 
     def work_s(self, n_gpus: int) -> float:
         """Return the training that is to be done on `n_gpus` GPUs [s]."""
+        if self.phases is not None:
+            pairs = itertools.pairwise(self.phases)
+            return sum(end_s - begin_s for (begin_s, of), (end_s, _) in pairs if of == "train")
         if self.tokens is None:
             assert self.work_days is not None
             return self.work_days * S_PER_DAY
@@ -485,13 +512,13 @@ class SynchronousJob(Model):
         """Return the spare nodes of a job on `n_nodes` nodes."""
         if self.spare_nodes is not None:
             return self.spare_nodes
-        broken = n_nodes * self.failures_per_1000_node_days / 1000 * self.repair_s / S_PER_DAY
+        broken = self.repair_s / self.mttf_s(n_nodes)
         return math.ceil(broken + 3 * math.sqrt(broken))
 
     def mttf_s(self, n_nodes: int) -> float:
         """Return the mean time to a failure of a job on `n_nodes` nodes [s]; infinite at rate 0."""
         per_day = n_nodes * self.failures_per_1000_node_days / 1000
-        return S_PER_DAY / per_day if per_day else math.inf
+        return S_PER_DAY / per_day if per_day and self.phases is None else math.inf
 
     def interval_s(self, n_nodes: int) -> float:
         """Return the training between two checkpoints [s]; infinite where there are none."""

@@ -19,10 +19,8 @@ from builders import tiny_library
 from samples import PUBLISHED
 from scipy.signal import periodogram
 
-from diploee.loads.jobs.source import LibraryBuilder, StreamFrame
-from diploee.loads.jobs.synchronous import SynchronousJobs
-from diploee.loads.jobs.training_phases import Phase, TrainingPhases
-from diploee.profiles import known_meter
+import diploee
+from diploee.profiles import ProfileLibrary, known_meter
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
@@ -108,37 +106,27 @@ def strongest_hz(low_hz: float, high_hz: float, *power_w: np.ndarray, wide: int 
     return float(hz[inside][np.argmax(density[inside])])
 
 
-def source_of(n_gpus: int, tdp_w: float, seed: int = 0, **job: Any) -> SynchronousJobs:
-    """Return a producer on a node of GPUs alone."""
+@cache
+def library() -> ProfileLibrary:
+    return tiny_library()
+
+
+def produced_w(n_gpus: int, tdp_w: float, until_s: float, seed: int = 0, **job: Any) -> np.ndarray:
+    """Return what a job draws on a node of GPUs alone [W], in steps of 0.1 s."""
     node = {"n_gpus": n_gpus, "gpu_tdp_w": tdp_w, "n_cpus": 0, "cpu_tdp_w": 0, "idle_power_w": 590}
     scenario = scenario_from_dict({
-        "name": "one_node", "start": "2026-01-01", "duration": "1 day", "resolution": "1 s",
-        "seed": seed,
+        "name": "one_node", "start": "2026-01-01", "duration": f"{until_s:.1f} s",
+        "resolution": f"{STEP_S} s", "seed": seed,
         "facility": {
             "node_types": {"node": node}, "pools": {"main": {"node_type": "node", "n_nodes": 1}}
         },
         "streams": {"training": {"pool": "main", "synchronous": {"jobs": [job]}}},
     })  # fmt: skip
-    builder = LibraryBuilder(tiny_library())
-    source = SynchronousJobs(
-        scenario.streams["training"], StreamFrame("training", scenario), builder
-    )
-    source.library = builder.library  # type: ignore[attr-defined]
-    return source
-
-
-def played_w(source: SynchronousJobs, until_s: float) -> np.ndarray:
-    """Return what its first job draws [W], in means over 0.1 s."""
-    pieces, library = source.pieces(1), source.library  # type: ignore[attr-defined]
-    at_ms = np.arange(round(until_s / STEP_S) + 1) * 100
-    energy_j = np.zeros(at_ms.size)
-    for nth in np.flatnonzero(pieces.into_ms < at_ms[-1]):
-        profile = library[int(pieces.profile_id[nth])]
-        edges_ms = np.arange(profile.power_w.size + 1) * profile.dt_ms
-        into_ms = np.clip(at_ms - pieces.into_ms[nth], 0, pieces.length_ms[nth])
-        into_ms = into_ms + pieces.offset_ms[nth]
-        energy_j += pieces.weight[nth] * np.interp(into_ms, edges_ms, profile.cumulative_energy_j)
-    return np.diff(energy_j) / STEP_S
+    work = diploee.generate_jobs(scenario, library())
+    schedule = diploee.schedule_jobs(work.jobs, scenario)
+    segments = diploee.job_segments(schedule, work.library, scenario, pieces_of=work.pieces_of)
+    power = diploee.power_series(segments, scenario, work.library)
+    return power["it_power_w"].to_numpy(dtype=np.float64)
 
 
 def switches_s(power_w: np.ndarray, every: int) -> tuple[list[float], list[float]]:
@@ -161,13 +149,13 @@ def switches_s(power_w: np.ndarray, every: int) -> tuple[list[float], list[float
     return [crossing_s(a) for a, _ in edges], [crossing_s(b) for _, b in edges]
 
 
-def phases_of(begins_s: list[float], ends_s: list[float]) -> TrainingPhases:
-    """Return phases with these stretches of training, loading before and the exit behind."""
-    edges_ms = np.rint(np.array([*zip(begins_s, ends_s, strict=True)]).ravel() * 1000).astype(int)
-    into_ms = np.concatenate([[0], edges_ms])
-    phase = np.full(into_ms.size, Phase.CHECKPOINT)
-    phase[0], phase[1::2], phase[-1] = Phase.LOAD, Phase.TRAIN, Phase.END
-    return TrainingPhases(phase, into_ms, np.diff(into_ms, append=into_ms[-1] + 5_000))
+def phases_of(begins_s: list[float], ends_s: list[float]) -> list[tuple[float, str]]:
+    """Return a job's phases with these stretches of training: loading before, then the exit."""
+    stretches = zip(begins_s, ends_s, strict=True)
+    trained = [
+        (round(at, 3), of) for a, b in stretches for at, of in ((a, "train"), (b, "checkpoint"))
+    ]
+    return [(0.0, "load"), *trained[:-1], (trained[-1][0], "end")]
 
 
 @dataclass(frozen=True)
@@ -198,12 +186,10 @@ def switched(every: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a trace and the producer with its switching times, where they train [W]."""
     measured_w = pre_training(every)
     begins_s, ends_s = switches_s(measured_w, every)
-    source = source_of(8, 700, preset="gpt_8xh100", run_spread=0.0)
-    phases = phases_of(begins_s, ends_s)
-    source.phases = lambda number: phases  # type: ignore[assignment]
-    produced_w = read_w(played_w(source, measured_w.size * STEP_S))
+    job = {"preset": "gpt_8xh100", "run_spread": 0, "phases": phases_of(begins_s, ends_s)}
+    read = read_w(produced_w(8, 700, measured_w.size * STEP_S, **job))
     active = slice(round((begins_s[0] + 2) / STEP_S), round((ends_s[-1] - 2) / STEP_S))
-    return measured_w[active], produced_w[active]
+    return measured_w[active], read[active]
 
 
 @pytest.mark.parametrize("every", EVERY)
@@ -223,15 +209,13 @@ def test_pre_training_with_measured_switching_times_is_as_measured(every: int) -
 @pytest.mark.parametrize("every", EVERY)
 def test_pre_training_with_drawn_stalls_has_the_measured_mean(every: int) -> None:
     measured = shape_of(switched(every)[0])
-    drawn = []
-    for seed in range(N_SEEDS):
-        source = source_of(
-            8, 700, seed, preset="gpt_8xh100", checkpoint_interval=every * ITERATION_S,
-            work_days=0.01,
-        )  # fmt: skip
-        train_s = source.phases(1).into_ms[2] / 1000  # behind start and loading
-        power_w = read_w(played_w(source, train_s + switched(every)[0].size * STEP_S + 2))
-        drawn.append(shape_of(power_w[round((train_s + 2) / STEP_S) :]))
+    job = {"preset": "gpt_8xh100", "checkpoint_interval": every * ITERATION_S, "work_days": 0.01}
+    train_s = 8 + 104  # behind start and loading
+    until_s = train_s + 2 + switched(every)[0].size * STEP_S
+    drawn = [
+        shape_of(read_w(produced_w(8, 700, until_s, seed, **job))[round((train_s + 2) / STEP_S) :])
+        for seed in range(N_SEEDS)
+    ]
     means_w = np.array([shape.mean_w for shape in drawn])
     bands = np.array([shape.bands_w for shape in drawn])
     shown = Shape(means_w.mean(), bands.mean(axis=0))

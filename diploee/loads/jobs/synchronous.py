@@ -190,6 +190,12 @@ class _Kind:
     def phases(self, number: int) -> TrainingPhases:
         """Go through the job of a number."""
         spec, names = self.spec, ("synchronous", self.frame.name, number)
+        if spec.phases is not None:
+            into_ms = np.array([_ms(start_s) for start_s, _ in spec.phases])
+            phase = np.array([Phase[name.upper()] for _, name in spec.phases])
+            length_ms = np.diff(into_ms, append=into_ms[-1] + self.plan.exit_ms)
+            went = TrainingPhases(phase, into_ms, length_ms)
+            return went.take(length_ms > 0)
 
         def rng(purpose: str) -> np.random.Generator:
             return stream(self.frame.seed, *names, purpose)

@@ -166,7 +166,7 @@ class LimitReport(Brief):
             if result.violations and end is not None:
                 worst = end.worst[0].value if end.worst else end.value
                 said = f"{where}: {end.verdict}, worst {worst:.4g} {end.unit}".rstrip()
-                result = replace(result, scope="; ".join(filter(None, (result.scope, said))))
+                result = replace(result, scope="; ".join(filter(None, (said, result.scope))))
             results.append(result)
         return replace(self, results=tuple(results))
 

@@ -20,7 +20,7 @@ from diploee.loads.jobs.training_phases import (
 )
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import scenario_from_dict
-from diploee.scenario.synchronous import SynchronousJob
+from diploee.scenario.synchronous import DRAWN, SynchronousJob
 
 NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 350, "idle_power_w": 708}
 CPUS_W = 708 * 700 / 6_300
@@ -34,6 +34,9 @@ FLAT = {
 
 def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
     """Return the power of the job of a number on its one node, every 0.1 s [W]."""
+    keys = FLAT | keys
+    if "phases" in keys:
+        keys = {key: keys[key] for key in keys if key not in DRAWN}
     scenario = scenario_from_dict({
         "name": "node", "start": "2026-01-01", "duration": "1 h", "resolution": "1 s",
         "facility": {
@@ -41,7 +44,7 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
         },
         "streams": {
             "training": {
-                "pool": "main", "synchronous": {"jobs": [{**FLAT, **keys}], "repeat": True}
+                "pool": "main", "synchronous": {"jobs": [keys], "repeat": True}
             }
         },
     })  # fmt: skip
@@ -98,6 +101,31 @@ def test_runs_of_one_job_differ_by_their_spread() -> None:
     assert np.ptp(factors, axis=1) == pytest.approx(0, abs=1e-6)  # the same all through a run
     assert 0.01 < factors[:, 0].std() < 0.06
     assert len(set(factors[:, 0].round(6))) == 8
+
+
+WENT = [[0, "load"], [10, "train"], [30.5, "checkpoint"], [40, "train"], [60, "hung"], [70, "end"]]
+
+
+def test_a_job_goes_through_the_phases_that_it_went_through() -> None:
+    power_w = node_power_w(phases=WENT, hung_level=0.14, exit_s=5)
+    for begin, end, share in ((0, 100, 0.16), (100, 305, 0.8), (305, 400, 0.22), (400, 600, 0.8),
+                              (600, 700, 0.14), (700, 750, 0.16)):  # fmt: skip
+        assert power_w[begin:end] == pytest.approx(of_gpus_w(share), rel=1e-6)
+    assert power_w.size == 750
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"phases": WENT[1:]}, "begin at 0"),
+        ({"phases": WENT[:-1]}, "end with end"),
+        ({"phases": [*WENT[:2], [9, "end"]]}, "each after the one before"),
+        ({"phases": WENT, "tokens": 1e9, "load_s": 20}, "without 'load_s', 'tokens'"),
+    ],
+)
+def test_phases_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        SynchronousJob(**{key: FLAT[key] for key in FLAT if key not in DRAWN} | keys)
 
 
 def test_stalls_are_of_a_fast_and_a_slow_store() -> None:
