@@ -76,8 +76,8 @@ def service_capacity(
     if (law := service.power_law) is not None:
         of = ", of mixtures of experts two" if law.active_parameters_b else ""
         warnings.append(
-            "power_law is experimental: levels and energy within 12 % of open traces of vLLM on "
-            f"single nodes{of}; give power_samples of your own where you have them"
+            "power_law is experimental: energy within 12 % of open traces of vLLM on single nodes"
+            f"{of}, levels of nine in ten; give power_samples of your own where you have them"
         )
     limit_s = None
     if service.latency_cap is not None:

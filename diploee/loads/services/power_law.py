@@ -6,9 +6,9 @@ request at all at P_warm:
 ``P = min(P_warm + D + s (b - 1), 0.985 TDP)``, ``D = k 414 W x / (x + 2.7)``
 
 Fitted to twelve measured staircases of b on H200: single levels lie within 9 %, dense models from
-7e9 parameters on within 7 %, energy within 6 %; of other traces both within 12 %. They are of
-single nodes with vLLM, read as means of 1 s: grantwilkins/training_profile (warm levels) and
-eve123xy/power-traces-browser. docs/serving_measured.md has them one by one.
+7e9 parameters on within 7 %, energy within 6 %; of other traces nine in ten within 12 %, all within
+18 %. They are of single nodes with vLLM, read as means of 1 s: grantwilkins/training_profile (warm
+levels) and eve123xy/power-traces-browser. docs/serving_measured.md has them one by one.
 """
 
 from __future__ import annotations

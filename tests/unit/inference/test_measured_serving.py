@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from collections.abc import Sequence
 from typing import Any
@@ -51,6 +52,15 @@ OTHERS: dict[str, tuple[str, float, int, int, float]] = {
     "exp8_qwen7b_L40S_fp16_bssweep_12021903": ("L40S", 7.62, 1, 16, 0.05),
 }
 """GPU, parameters [1e9], GPUs of a replica, sequences in flight in it, and the tolerance."""
+
+
+SWEPT_B = {
+    "llama_1b": 1.24, "llama_3b": 3.21, "llama_8b": 8.03, "llama_70b": 70.6, "mistral7b": 7.25,
+    "phi_mini": 3.82, "qwen7b": 7.62, "qwen72b": 72.7, "deepseek_r1_7b": 7.62,
+    "qwen_coder_7b": 7.62,
+}  # fmt: skip
+"""Parameters [1e9] of models in bursts whose number of sequences no file names, taken as one.
+Earlier runs, by number, hold bursts of a second."""
 
 
 class Traces:
@@ -121,9 +131,11 @@ def as_read_w(
     return meter.read(course_w, 0.1)[1]
 
 
-def spans_of(time_s: Float64Array, power_w: Float64Array, part: float) -> list[tuple[float, float]]:
-    """Return when power is above a part of its range."""
-    low_w, high_w = np.percentile(power_w, (5, 95))
+def spans_of(
+    time_s: Float64Array, power_w: Float64Array, part: float, most: float = 95
+) -> list[tuple[float, float]]:
+    """Return when power is above a part of its range, up to a percentile."""
+    low_w, high_w = np.percentile(power_w, (5, most))
     on = np.concatenate([[0], (power_w > low_w + part * (high_w - low_w)).astype(int), [0]])
     edges = np.minimum(np.flatnonzero(np.diff(on)), time_s.size - 1).reshape(-1, 2)
     return [(float(time_s[a]), float(time_s[b])) for a, b in edges]
@@ -175,6 +187,29 @@ def test_levels_of_other_gpus_and_of_several_are_the_laws(trace: Traces, name: s
     level = np.concatenate(levels_w(power_w.mean(axis=0), 15, step_s))
     found_w = law_of(gpu, size, "fp16", n_gpus).power_w(np.array(float(sequences)))
     assert float(found_w) == pytest.approx(float(np.median(level)), rel=allowed)
+
+
+def test_bursts_of_sweeps_that_no_fit_has_seen_are_the_laws_of_one_sequence(trace: Traces) -> None:
+    found: dict[str, float] = {}
+    for name in trace.names:
+        of = re.fullmatch(r"(.+)_tp(\d)_([A-Z]+\d+S?)_(fp16|bf16|fp8)(_fp8|_ctx)?_111\d+", name)
+        if of is None or of[1] not in SWEPT_B:
+            continue
+        time_s, power_w = trace.of(name)
+        mean_w = power_w.mean(axis=0) if len(power_w) else np.zeros(time_s.size)
+        levels = [
+            np.median(mean_w[(time_s > begin_s + 1.1) & (time_s < end_s - 1.1)])
+            for begin_s, end_s in spans_of(time_s, mean_w, 0.5, 99.5)
+            if end_s - begin_s >= 3
+        ]
+        if levels:
+            law = law_of(of[3], SWEPT_B[of[1]], of[4], int(of[2]))
+            found[name] = float(law.power_w(np.array(1.0))) / float(np.median(levels)) - 1
+    errors = np.array(list(found.values()))
+    assert errors.size > 30
+    assert abs(np.median(errors)) < 0.04
+    assert np.mean(np.abs(errors) < 0.12) > 0.9
+    assert np.abs(errors).max() < 0.2  # 70e9 parameters on four L40S
 
 
 def test_warm_levels_are_those_of_traces_before_their_first_request(trace: Traces) -> None:

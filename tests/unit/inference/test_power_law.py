@@ -144,9 +144,7 @@ def test_the_papers_node_draws_what_the_law_says_by_its_latencies(requests: str)
 
 def test_run_says_that_it_is_experimental() -> None:
     plan = plan_of(serving_scenario(served_by({**EIGHT_B, **SPEEDS})))
-    assert any(
-        "power_law is experimental: levels and energy within" in text for text in plan.warnings
-    )
+    assert any("power_law is experimental: energy within 12 %" in text for text in plan.warnings)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +205,7 @@ def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
     settings_ = [f"--set={key}={value}" for key, value in keys.items()]
     ended = call("serving-trace", str(trace), *settings_, "--out", str(tmp_path / "lib"))
     assert ended.code == 0
-    assert "experimental: levels and energy within 12 %" in ended.out
+    assert "experimental: energy within 12 %" in ended.out
     (profile,) = ProfileLibrary.open(tmp_path / "lib").entries
     kept = read_request_trace(trace, requests=True).requests
     assert kept is not None
