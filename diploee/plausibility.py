@@ -13,7 +13,7 @@ from diploee.loads.jobs import StreamClass, StreamMatch
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.jobs.queue import QueueMetrics
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.jobs.synchronous import FAST, SOURCE
+from diploee.loads.jobs.synchronous import SOURCE
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan
@@ -62,7 +62,6 @@ def run_warnings(
         *_implausible_profiles(facility, pools, library, classes),
         *_unused_profiles(library, classes),
         *_coarse_profiles(clock.step_ms, library, classes, curves),
-        *_fast_iterations(library, classes),
         *_sharp_edges(library, classes),
         *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_scaled_hardware(pools, library, classes),
@@ -153,16 +152,6 @@ def _coarse_profiles(
             f"profile(s), such as '{next(iter(coarse))}' (up to {dt_s:g} s): their power is "
             f"constant within a sample and nothing faster is in the result; use {dt_s:g} s or more"
         )
-
-
-def _fast_iterations(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
-    """Name synchronous jobs whose iterations are faster than any that were measured."""
-    for c in classes:
-        entry = library.entries[c.profile_ids[0]]
-        notes = entry.provenance.notes
-        if FAST in notes and entry.n_nodes > 1:  # in one node steps of 0.23 s were measured
-            job = c.job_class.workload
-            yield f"streams.{c.stream}: '{job}' has {notes}; nothing measured backs it"
 
 
 def _sharp_edges(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:

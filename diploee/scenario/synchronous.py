@@ -268,9 +268,7 @@ class SynchronousJob(Model):
     submit_after: Duration | None = optional("Time from the start of the run to its submission.")
 
     period_s: Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)] | None = optional(
-        "Length of an iteration [s]; or from work: parameters, tokens_per_step, tflops_per_gpu. "
-        "Below 4 s its line lies above the 0.25 Hz that means over 1 s show, as an H100 gives: it "
-        "is played, tagged and warned of."
+        "Length of an iteration [s]; or from work: parameters, tokens_per_step, tflops_per_gpu."
     )
     parameters: Amount | None = optional(
         "Parameters of the model; an iteration does 6 operations for each and each token."

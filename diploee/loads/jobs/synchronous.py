@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -53,9 +54,6 @@ from diploee.tables import Float64Array, Int16Array, Int64Array, concat, repeate
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
-MEASURED_HZ = 0.25
-"""Up to here means over 1 s, as an H100 gives, are trusted; iterations above are reported."""
-
 MOST_JOBS = 100_000
 LEAST_ETTR = 0.01
 """A job that is expected to spend less of its time on progress never gets anywhere."""
@@ -253,7 +251,7 @@ class _Kind:
             for of in Phase
         ])  # fmt: skip
 
-    def power_w(self, share: float, trains: bool = False) -> float:
+    def power_w(self, share: Any, trains: bool = False) -> Any:
         """Return the power of all nodes where each GPU that trains draws a part of its TDP [W].
 
         The CPUs draw their part of the node's idle power, as in `diploee.profiles.smoothing`, or
@@ -275,14 +273,12 @@ class _Kind:
     def phase_power_w(self, phase: Phase) -> float:
         """Return the power of all nodes in a phase that is no training [W]."""
         if phase in self.levels:
-            return self.power_w(self.levels[phase])
+            return float(self.power_w(self.levels[phase]))
         return self.held_nodes * self.frame.node_type.idle_power_w
 
     def _loop_profile(self, loop: int) -> PowerProfile:
         """Return one of its loops, for all its nodes."""
         notes = f"iterations of {self.period_s:.4g} s on {self.n_gpus:,} GPUs in phase"
-        if self.period_s < 1 / MEASURED_HZ:
-            notes += f"; {FAST}"
         own = shares = self.own_loops[loop]
         if self.smoothed is not None:
             shares, spec = self.smoothed.loops[loop], self.smoothed.spec
@@ -327,10 +323,6 @@ class _Kind:
             provenance=provenance,
             periodic=periodic,
         )
-
-
-FAST = "synthetic, no meter: their line is above the 0.25 Hz that means over 1 s show"
-"""In the notes of loops whose iterations are faster than the power.draw of an H100 shows."""
 
 
 class SynchronousJobs(JobSource):
@@ -493,13 +485,12 @@ class SynchronousJobs(JobSource):
         `loop` has the loop of each piece, -1 if flat, `first` the first piece of each phase.
         """
         first, lags_ms = first[lags_ms > 0], lags_ms[lags_ms > 0]
-        loops, idle_w = np.stack(kind.own_loops), kind.power_w(0.0, trains=True)
-        gpus_w = kind.power_w(1.0, trains=True) - idle_w
+        loops = np.stack(kind.own_loops)
 
         def power_w(row: Int64Array, into_ms: Int64Array) -> Float64Array:
             """Return the power of some pieces at a time of theirs [W]."""
             step = (pieces.offset_ms[row] + into_ms) // PROFILE_STEP_MS % loops.shape[1]
-            trains_w = idle_w + loops[loop[row], step] * gpus_w
+            trains_w = kind.power_w(loops[loop[row], step], trains=True)
             return np.where(loop[row] < 0, pieces.weight[row] * FLAT_POWER_W, trains_w)
 
         before_w = power_w(first - 1, pieces.length_ms[first - 1] - 1)
