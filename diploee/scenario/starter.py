@@ -176,6 +176,7 @@ facility:
       n_cpus: 2
       cpu_tdp_w: 360
       idle_power_w: 420
+      warm_power_w: 580  # with a model loaded, as measured: 4 x 113 W and the CPUs
       ac_power: dlc
   pools:                 # a number for which the meter reads {poi_mw} MW with all at their ratings
 """
@@ -236,17 +237,21 @@ request_streams:
       correlation_time_s: 600
       common_share: 0.5
       reference_rate_rps: 3434.91
-    services:            # Llama-3 70B, as measured: `diploee scenarios show inference_1mw`
+    services:            # Llama-3 70B, as measured: `diploee scenarios show inference_1mw_warm`
       coding:
         probability: 0.381
         max_request_rate_rps: 100
         power_curve: llama3_70b_coding_power
         latency_curve: llama3_70b_coding_latency
+        standby: warm              # models stay loaded; or cold, as in the paper
+        instance_utilization: 0.7  # ASSUMPTION: an autoscaler's target; range 0.5-0.8
       conversation:
         probability: 0.619
         max_request_rate_rps: 50
         power_curve: llama3_70b_conversation_power
         latency_curve: llama3_70b_conversation_latency
+        standby: warm              # models stay loaded; or cold, as in the paper
+        instance_utilization: 0.7  # ASSUMPTION: an autoscaler's target; range 0.5-0.8
     calendar:            # ASSUMPTION: users of one region, awake by day
       hour_of_day: [0.7, 0.6, 0.55, 0.5, 0.5, 0.55, 0.65, 0.8, 1.0, 1.2, 1.3, 1.35,
                     1.35, 1.35, 1.35, 1.35, 1.3, 1.25, 1.2, 1.15, 1.1, 1.05, 0.95, 0.85]
