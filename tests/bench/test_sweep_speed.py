@@ -1,4 +1,4 @@
-"""Two workers against one over the paper's colocation: four levels, two seeds, 13 weeks."""
+"""Two workers against one over the paper's colocation: four levels, two seeds, 6 weeks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ATTEMPTS = 3
 def paper_sweep() -> Sweep:
     sweep = load_sweep("colocation_utilization")
     spec = sweep.spec.model_copy(update={"seeds": 2, "keep": "metrics"})
-    base = diploee.load_scenario("colocation_10mw", values={"duration": "13 weeks"})
+    base = diploee.load_scenario("colocation_10mw", values={"duration": "6 weeks"})
     return Sweep(sweep.name, spec, base, sweep.source)
 
 
