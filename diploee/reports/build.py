@@ -22,7 +22,7 @@ from diploee.files import Writing, check_file, writing
 from diploee.metrics.limits import load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import run_files
-from diploee.outputs.ranked import limits_section, run_sections
+from diploee.outputs.ranked import RANKED, limits_section, run_sections
 from diploee.outputs.sections import Section, beside
 from diploee.outputs.words import interval, listed
 from diploee.progress import stage
@@ -300,7 +300,8 @@ def _runs_sections(
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
     page, found = _Drawn(runs, unit, levels), []
-    for name in dict.fromkeys(name for of_run in by_run.values() for name in of_run):
+    order = ["answer", "limits", *(part.id for part in RANKED), "ride-through", "provenance"]
+    for name in sorted({name for of_run in by_run.values() for name in of_run}, key=order.index):
         section = beside({label: s[name] for label, s in by_run.items() if name in s})
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)

@@ -17,7 +17,7 @@ from diploee import open_run, simulate
 from diploee.errors import InputError
 from diploee.outputs.sections import Figure, Section, long_rows
 from diploee.reports import datasheet
-from diploee.reports.build import Report
+from diploee.reports.build import Report, build_report
 from diploee.reports.datasheet import data_sheet
 from diploee.site import rated_at_meter_w
 
@@ -109,6 +109,15 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     assert {m: months[m, "peak"].note for m in ("2018-01", "2018-02")} == {
         "2018-01": "", "2018-02": "in part"
     }  # fmt: skip
+
+
+def test_sections_of_runs_beside_each_other_keep_their_rank(
+    run_folder: Path, at_the_meter: Path
+) -> None:
+    alone = [s.id for s in build_report([at_the_meter], drawn=False).sections]
+    beside = [s.id for s in build_report([run_folder, at_the_meter], drawn=False).sections]
+    assert "poi" in beside
+    assert beside == [name for name in alone if name in beside]
 
 
 def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
