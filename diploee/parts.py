@@ -456,8 +456,8 @@ class Span(Choices):
             if name == level and colon == ":" * number.isdecimal():
                 return level, int(number) if number else None
         raise InputError(
-            f"of: found '{self.of}', expected {one_of(LEVELS)}, or one of them by its number from "
-            f"0, as rack:17{did_you_mean(name, LEVELS)}"
+            f"--of: found '{self.of}', expected {one_of(LEVELS)}, or one of them by its number "
+            f"from 0, as rack:17{did_you_mean(name, LEVELS)}"
         )
 
 

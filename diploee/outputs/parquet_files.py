@@ -358,11 +358,10 @@ class NodesFile:
         slots = slots_of(facility)
         self._gpus = np.array([facility.node_type_of(pool).n_gpus for pool in self._pools]) / slots
         self._shares = bool((slots > 1).any())
-        self._rows = HeldNodes.empty()
-        schema = self._table(self._rows).schema
+        self._tables, self._n_rows = [self._table(HeldNodes.empty())], 0
         self._writer = pq.ParquetWriter(
             path,
-            schema,
+            self._tables[0].schema,
             compression="zstd",
             use_dictionary=["load", "n_nodes", "pool"],
             column_encoding=dict.fromkeys(
@@ -373,8 +372,9 @@ class NodesFile:
     def add(self, rows: HeldNodes) -> None:
         """Take in rows that have ended; of owners below 0, no loads, and before the run none."""
         of_loads = (rows.owner >= 0) & (rows.end_ms > 0)
-        self._rows = concat([self._rows, rows if of_loads.all() else rows.take(of_loads)])
-        if len(self._rows) >= ROWS_PER_GROUP:
+        self._tables.append(self._table(rows if of_loads.all() else rows.take(of_loads)))
+        self._n_rows += len(self._tables[-1])
+        if self._n_rows >= ROWS_PER_GROUP:
             self._write()
 
     def close(self) -> None:
@@ -383,8 +383,8 @@ class NodesFile:
         self._writer.close()
 
     def _write(self) -> None:
-        self._writer.write_table(self._table(self._rows), ROWS_PER_GROUP)
-        self._rows = HeldNodes.empty()
+        self._writer.write_table(pa.concat_tables(self._tables), ROWS_PER_GROUP)
+        self._tables, self._n_rows = self._tables[:1], 0
 
     def _table(self, rows: HeldNodes) -> pa.Table:
         is_job = rows.owner < OF_SERVICES - self._n_labels

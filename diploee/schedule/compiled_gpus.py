@@ -85,7 +85,7 @@ def free_gpus(of: Gpus, place: int) -> None:
         gpu = of.next_gpu[gpu] if part == SLOTS_PER_GPU else -1
 
 
-@njit()
+@njit(inline="always")
 def first_with(tree: Int64Array, least: int) -> int:
     """Return the first leaf of at least so much; there is one."""
     n_leaves, knot = tree.size // 2, 1
@@ -94,7 +94,7 @@ def first_with(tree: Int64Array, least: int) -> int:
     return knot - n_leaves
 
 
-@njit()
+@njit(inline="always")
 def add_to(tree: Int64Array, leaf: int, more: int) -> int:
     """Add to a leaf; return what it holds then."""
     knot = tree.size // 2 + leaf

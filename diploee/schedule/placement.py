@@ -9,7 +9,6 @@ ends keeps its nodes, gives back those that it took last, or takes more.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from diploee.schedule.compiled_gpus import (
     take_gpus,
     tree_of,
 )
-from diploee.schedule.compiled_plan import NEVER_MS, heap, sift_down, sift_up
+from diploee.schedule.compiled_plan import NEVER_MS
 from diploee.tables import Int64Array, Table, column, concat
 from diploee.units import SLOTS_PER_GPU
 
@@ -62,21 +61,17 @@ class HeldNodes(Table):
 
 
 START, END, OWNER, FIRST, COUNT, SLOTS, INTO, NEXT = range(8)
-GIVEN_BACK = -2
-"""Next of rows that are given back; that of others is another row of their stretch, or -1."""
-
-
-class _Nodes(NamedTuple):
-    """The free nodes of a pool."""
-
-    group: int  # nodes of a leaf
-    by_rack: bool  # whether a job gets the fewest leaves
-    free: Int64Array  # those of each leaf, as bits
-    tree: Int64Array  # their number, see `tree_of`
+SPARE = -1
+"""Slots of a row that holds nothing; its next is another spare row, that of others another row of
+their stretch, or -1."""
 
 
 class PlacedPool:
-    """The nodes of one pool; those that do not stand are held by `ABSENT` until they do."""
+    """The nodes of one pool; those that do not stand are held by `ABSENT` until they do.
+
+    The free nodes of each leaf of `group` nodes are bits, their numbers a `tree_of` them; `by_rack`
+    a job gets the fewest leaves.
+    """
 
     def __init__(
         self,
@@ -88,152 +83,174 @@ class PlacedPool:
         by_rack: bool = False,
     ) -> None:
         n_free = np.clip(standing.first - np.arange(0, n_nodes, group), 0, group)
+        self._nodes = (group, by_rack, (1 << n_free) - 1, tree_of(n_free))
         self._gpus = open_gpus(n_nodes, n_gpus) if n_gpus else None
-        self._nodes = _Nodes(group, by_rack, (1 << n_free) - 1, tree_of(n_free))
         later = [*standing.added, (NEVER_MS, n_nodes - standing.most)]  # as in `absent_nodes`
         end_ms, added = np.array(later, dtype=np.int64).T
         begins, owner = np.full(added.size, begin_ms), ABSENT + np.arange(added.size)
         first = standing.first + np.cumsum(added) - added
         none, last = np.zeros_like(added), np.full(added.size, -1)
-        rows = (begins, end_ms, owner, first, added, added, none, last)
-        self._rows = np.column_stack(rows)
-        self._stretches = Stretches(begins, end_ms, added, owner)
-        self._head = np.arange(added.size)
-        self._running = heap(added.size)
-        self._running[:] = np.array([end_ms, self._head, none])
+        self._rows = np.column_stack((begins, end_ms, owner, first, added, added, none, last))
+        self._spare, self._pieces = -1, np.empty((3, n_nodes), dtype=np.int64)
+        self._most_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
+        self._make_room(added.size + n_nodes)
+        self._stretches = Stretches(begins, end_ms, added, owner)  # that run on
+        self._places = np.array(
+            [np.arange(added.size), none]
+        )  # their last rows, and places on GPUs
 
     @property
     def held(self) -> HeldNodes:
         """The nodes that are held, until when their stretches end."""
-        return HeldNodes(*self._rows.T[:NEXT])
+        return HeldNodes(*self._rows[self._rows[:, SLOTS] != SPARE].T[:NEXT])
 
     def place(self, new: Stretches, adjoin: bool = False) -> HeldNodes:
         """Place stretches that start after all before, in order of their starts and owners.
 
-        Those of an owner may `adjoin`. Returns the nodes given back since the last call.
+        Those of an owner may `adjoin`. Returns the nodes given back since the last call, in the
+        order of their ends.
         """
         n_before = len(self._stretches)
         of = concat([self._stretches, new])
-        room = heap(len(of) + 1)
-        room[:, :n_before] = self._running[:, :n_before]
-        head = np.full(len(of), -1)
-        head[:n_before] = self._head
+        places = np.full((2, len(of)), -1)
+        places[:, :n_before] = self._places
         before, after = np.full((2, len(of)), -1)
         if adjoin:
             order = np.lexsort((of.start_ms, of.owner))
             one, next_ = order[:-1], order[1:]
             follows = (of.owner[one] == of.owner[next_]) & (of.end_ms[one] == of.start_ms[next_])
             after[one[follows]], before[next_[follows]] = next_[follows], one[follows]
-        rows, n_rows, n_running = _place(
-            self._nodes, self._gpus, room, n_before, of.start_ms, of.end_ms, of.n_slots, of.owner,
-            before, after, head, self._rows,
+        ends = np.argsort(of.end_ms, kind="stable")
+        per_node = 1 if self._gpus is None else SLOTS_PER_GPU
+        n_most = int((-(-of.n_slots // per_node)).sum()) + 1  # rows, if each were one node
+        self._make_room(min(n_most, self._most_rows))
+        gone = np.empty((NEXT, n_most), np.int64)
+        n_ended, self._spare, n_gone = _place(
+            *self._nodes, self._gpus, n_before, of.start_ms, of.end_ms, of.n_slots, of.owner,
+            before, after, ends, places[0], places[1], self._pieces, self._rows, self._spare, gone,
         )  # fmt: skip
-        if n_rows < 0:
+        if n_ended < 0:
             raise WorkloadError(
-                f"nodes can't be placed: loads hold {-n_rows} more than their pool has at once; "
+                f"nodes can't be placed: loads hold {-n_ended} more than their pool has at once; "
                 "give loads of your own a pool of their own, or leave out the nodes' file"
             )
-        rows = rows[:n_rows]
-        kept = rows[:, NEXT] != GIVEN_BACK
-        number = np.append(np.cumsum(kept) - 1, -1)  # the last of it, for a next of -1
-        gone, self._rows = rows[~kept], rows[kept]
-        self._rows[:, NEXT] = number[self._rows[:, NEXT]]
-        running = room[1, :n_running]
-        self._stretches, self._head = of.take(running), number[head[running]]
-        self._running = room[:, :n_running].copy()
-        self._running[1] = np.arange(n_running)
-        return HeldNodes(*gone.T[:NEXT])
+        running = ends[n_ended:]
+        self._stretches, self._places = of.take(running), places[:, running]
+        return HeldNodes(*gone[:, :n_gone])
+
+    def _make_room(self, n_rows: int) -> None:
+        """Add spare rows until there are n."""
+        begin = len(self._rows)
+        if n_rows > begin:
+            more = np.full((n_rows - begin, NEXT + 1), SPARE)
+            more[:, NEXT] = np.append(np.arange(begin + 1, n_rows), self._spare)
+            self._rows, self._spare = np.concatenate([self._rows, more]), begin
 
 
 @njit()
 def _place(
-    of: _Nodes,
+    group: int,
+    by_rack: bool,
+    free: Int64Array,
+    tree: Int64Array,
     gpus: Gpus | None,
-    running: Int64Array,
-    n_running: int,
+    n_before: int,
     start_ms: Int64Array,
     end_ms: Int64Array,
     n_slots: Int64Array,
     owner: Int64Array,
     before: Int64Array,
     after: Int64Array,
+    ends: Int64Array,
     head: Int64Array,
+    place: Int64Array,
+    pieces: Int64Array,
     rows: Int64Array,
-) -> tuple[Int64Array, int, int]:
-    """Place stretches in turn; return rows, their number and that of stretches that run on."""
-    n_rows = rows.shape[0]
-    rows = _with_room(rows, n_rows, 3 * (start_ms.size - n_running))
-    for new in range(n_running, start_ms.size):
+    spare: int,
+    gone: Int64Array,
+) -> tuple[int, int, int]:
+    """Place stretches in turn, whose `ends` are in order; fill `rows`, and `gone` as they end.
+
+    Returns how many ended, the first spare row, and the number of those gone.
+    No array is made or replaced in here: numba would count who holds it at each turn of the loop.
+    """
+    n_ended = n_gone = 0
+    for new in range(n_before, start_ms.size):
         now_ms, wanted = start_ms[new], n_slots[new]
-        rows = _with_room(rows, n_rows, wanted + n_running)
-        while n_running and running[0, 0] <= now_ms:
-            old, place = running[1, 0], running[2, 0]
-            n_running -= 1
-            sift_down(running, n_running)
-            then = after[old]
+        while end_ms[ends[n_ended]] <= now_ms:
+            old = ends[n_ended]
+            n_ended += 1
+            then, row = after[old], head[old]
             more = n_slots[old] if then < 0 else max(n_slots[old] - n_slots[then], 0)
             if gpus is not None:
-                free_gpus(gpus, place)
-            n_rows, row = _give_back(of, gpus, rows, n_rows, head[old], more)
+                free_gpus(gpus, place[old])
+            while more > 0:  # what it took last
+                given, row = row, rows[row, NEXT]
+                if rows[given, SLOTS] > more:  # of a row of nodes: jobs on GPUs keep what they have
+                    row = given
+                    given, spare = spare, rows[spare, NEXT]
+                    rows[given] = rows[row]
+                    n_kept = rows[row, COUNT] - more
+                    rows[row, COUNT] = rows[row, SLOTS] = n_kept
+                    rows[given, FIRST] += n_kept
+                    rows[given, INTO] += n_kept
+                    rows[given, COUNT] = rows[given, SLOTS] = more
+                more -= rows[given, SLOTS]
+                if gpus is None:
+                    _give_back(group, free, tree, rows[given, FIRST], rows[given, COUNT])
+                for k in range(NEXT):
+                    gone[k, n_gone] = rows[given, k]
+                n_gone += 1
+                rows[given, SLOTS], rows[given, NEXT], spare = SPARE, spare, given
             if then >= 0:
                 head[then] = row
                 while row >= 0:
                     rows[row, END] = end_ms[then]
                     row = rows[row, NEXT]
-        held = place = 0
-        if before[new] >= 0:
-            held = min(n_slots[before[new]], wanted)
-        first_new = n_rows
-        if gpus is not None:
-            place = take_gpus(gpus, wanted)
-            n_rows = _rows_of_gpus(gpus, place, wanted, rows, n_rows)
+        held = min(n_slots[before[new]], wanted) if before[new] >= 0 else 0
+        if gpus is None:
+            n_pieces = _take(group, by_rack, free, tree, wanted - held, pieces)
         else:
-            n_rows = _take(of, rows, n_rows, wanted - held)
-            if n_rows < 0:
-                return rows, n_rows, 0
-        for row in range(first_new, n_rows):
+            place[new] = take_gpus(gpus, wanted)
+            n_pieces = _nodes_of(gpus, place[new], wanted, pieces)
+        if n_pieces < 0:
+            return n_pieces, spare, n_gone
+        for piece in range(n_pieces):
+            row, spare = spare, rows[spare, NEXT]
             rows[row, START], rows[row, END], rows[row, OWNER] = now_ms, end_ms[new], owner[new]
-            rows[row, INTO], rows[row, NEXT] = held, head[new]
-            held += rows[row, SLOTS]
-            head[new] = row
-        sift_up(running, n_running, end_ms[new], new, place)
-        n_running += 1
-    return rows, n_rows, n_running
+            rows[row, FIRST], rows[row, COUNT] = pieces[0, piece], pieces[1, piece]
+            rows[row, SLOTS], rows[row, INTO] = pieces[2, piece], held
+            rows[row, NEXT], head[new] = head[new], row
+            held += pieces[2, piece]
+    return n_ended, spare, n_gone
 
 
 @njit()
-def _with_room(rows: Int64Array, n_rows: int, n_more: int) -> Int64Array:
-    """Return rows with room for n more."""
-    if n_rows + n_more <= rows.shape[0]:
-        return rows
-    room = np.empty((2 * (n_rows + n_more), rows.shape[1]), dtype=np.int64)
-    room[:n_rows] = rows[:n_rows]
-    return room
-
-
-@njit()
-def _take(of: _Nodes, rows: Int64Array, n_rows: int, wanted: int) -> int:
-    """Take free nodes and add their rows; return the number of rows."""
-    n_leaves, first_new = of.tree.size // 2, n_rows
+def _take(
+    group: int, by_rack: bool, free: Int64Array, tree: Int64Array, wanted: int, pieces: Int64Array
+) -> int:
+    """Take free nodes; list first nodes, numbers and slots of pieces, and return how many."""
+    n_leaves, n_pieces, end = tree.size // 2, 0, -1
     while wanted > 0:
-        if not of.tree[1]:
+        if not tree[1]:
             return -wanted
-        leaf = first_with(of.tree, min(wanted, of.tree[1]) if of.by_rack else 1)
-        n_taken = min(wanted, of.tree[n_leaves + leaf])
-        add_to(of.tree, leaf, -n_taken)
+        leaf = first_with(tree, min(wanted, tree[1]) if by_rack else 1)
+        n_taken = min(wanted, tree[n_leaves + leaf])
+        add_to(tree, leaf, -n_taken)
         wanted -= n_taken
         while n_taken:
-            first = _lowest(of.free[leaf])
-            count = min(_lowest(~(of.free[leaf] >> first)), n_taken)
-            of.free[leaf] ^= ((1 << count) - 1) << first
+            first = _lowest(free[leaf])
+            count = min(_lowest(~(free[leaf] >> first)), n_taken)
+            free[leaf] ^= ((1 << count) - 1) << first
             n_taken -= count
-            node, last = leaf * of.group + first, n_rows - 1
-            if n_rows == first_new or rows[last, FIRST] + rows[last, COUNT] != node:
-                rows[n_rows, FIRST], rows[n_rows, COUNT] = node, 0
-                last, n_rows = n_rows, n_rows + 1
-            rows[last, COUNT] += count
-            rows[last, SLOTS] = rows[last, COUNT]
-    return n_rows
+            node = leaf * group + first
+            if node != end:
+                pieces[0, n_pieces], pieces[1, n_pieces] = node, 0
+                n_pieces += 1
+            pieces[1, n_pieces - 1] += count
+            pieces[2, n_pieces - 1] = pieces[1, n_pieces - 1]
+            end = node + count
+    return n_pieces
 
 
 @njit()
@@ -243,43 +260,27 @@ def _lowest(bits: int) -> int:
 
 
 @njit()
-def _give_back(
-    of: _Nodes, gpus: Gpus | None, rows: Int64Array, n_rows: int, row: int, wanted: int
-) -> tuple[int, int]:
-    """Give back the slots that a stretch took last; return the number of rows, and its last."""
-    while wanted > 0:
-        given, row = row, rows[row, NEXT]
-        if rows[given, SLOTS] > wanted:  # of a row of nodes, as jobs on GPUs keep what they have
-            row, given, n_rows = given, n_rows, n_rows + 1
-            rows[given] = rows[row]
-            n_kept = rows[row, COUNT] - wanted
-            rows[row, COUNT] = rows[row, SLOTS] = n_kept
-            rows[given, FIRST] += n_kept
-            rows[given, INTO] += n_kept
-            rows[given, COUNT] = rows[given, SLOTS] = wanted
-        wanted -= rows[given, SLOTS]
-        rows[given, NEXT] = GIVEN_BACK
-        if gpus is None:
-            node, end = rows[given, FIRST], rows[given, FIRST] + rows[given, COUNT]
-            while node < end:
-                leaf = node // of.group
-                count = min((leaf + 1) * of.group, end) - node
-                of.free[leaf] |= ((1 << count) - 1) << (node - leaf * of.group)
-                add_to(of.tree, leaf, count)
-                node += count
-    return n_rows, row
+def _give_back(group: int, free: Int64Array, tree: Int64Array, node: int, n_nodes: int) -> None:
+    """Give back nodes side by side."""
+    end = node + n_nodes
+    while node < end:
+        leaf = node // group
+        count = min((leaf + 1) * group, end) - node
+        free[leaf] |= ((1 << count) - 1) << (node - leaf * group)
+        add_to(tree, leaf, count)
+        node += count
 
 
 @njit()
-def _rows_of_gpus(gpus: Gpus, place: int, n_slots: int, rows: Int64Array, n_rows: int) -> int:
-    """Add a row for each node that a job has GPUs of; return the number of rows."""
-    gpu, left, last = place // (SLOTS_PER_GPU + 1), n_slots, -1
+def _nodes_of(gpus: Gpus, place: int, n_slots: int, pieces: Int64Array) -> int:
+    """List the nodes that a job has GPUs of, and its slots there; return how many."""
+    gpu, left, n_pieces = place // (SLOTS_PER_GPU + 1), n_slots, 0
     while gpu >= 0:
         node, n_here = gpu // gpus.per_node, min(left, SLOTS_PER_GPU)
-        if last < 0 or rows[last, FIRST] != node:
-            last, n_rows = n_rows, n_rows + 1
-            rows[last, FIRST], rows[last, COUNT], rows[last, SLOTS] = node, 1, 0
-        rows[last, SLOTS] += n_here
+        if not n_pieces or pieces[0, n_pieces - 1] != node:
+            pieces[0, n_pieces], pieces[1, n_pieces], pieces[2, n_pieces] = node, 1, 0
+            n_pieces += 1
+        pieces[2, n_pieces - 1] += n_here
         left -= n_here
         gpu = gpus.next_gpu[gpu] if n_slots >= SLOTS_PER_GPU else -1
-    return n_rows
+    return n_pieces
