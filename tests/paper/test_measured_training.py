@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -35,7 +36,7 @@ A100 = known_meter("power.draw", "A100", STEP_S)
 assert H100.window_s
 LAG_S = (H100.window_s + STEP_S) / 2
 BANDS = ((0.02, 0.25), (0.25, 1.0), (1.0, 5.0))
-EVERY = (1, 100, 1000)
+EVERY = sorted(int(path.name.split("_")[4][:-7]) for path in FOLDER.glob("h100_8gpu_checkpoint_*"))
 ITERATION_S = 0.2342
 N_SEEDS = 20
 STALL_W, TRAIN_W = 1_220, 4_420
@@ -132,17 +133,21 @@ def produced_w(n_gpus: int, tdp_w: float, until_s: float, seed: int = 0, **job: 
 def switches_s(power_w: np.ndarray, every: int) -> tuple[list[float], list[float]]:
     """Return when the GPUs of a trace began and ceased to train [s], before their meter."""
     half_w = (STALL_W + TRAIN_W) / 2
-    high = power_w > (STALL_W + 300 if every == 1 else half_w)
+    burst_s = every * ITERATION_S
+    short = burst_s < H100.window_s  # half of the swing is not read
+    high = power_w > (STALL_W + 300 if short else half_w)
     edges = np.flatnonzero(np.diff(high.astype(int), prepend=0, append=0)).reshape(-1, 2)
-    if every == 1:  # one iteration each: about the centre of what the meter makes of it
+    if short:  # about the centre of what the meter makes of it
         at_s = [
             float(np.average(np.arange(a, b), weights=power_w[a:b] - STALL_W) + 1) * STEP_S
-            - LAG_S - ITERATION_S / 2
+            - LAG_S - burst_s / 2
             for a, b in edges if power_w[a:b].max() > 1_800
         ]  # fmt: skip
-        return at_s, [at + ITERATION_S for at in at_s]
+        return at_s, [at + burst_s for at in at_s]
 
     def crossing_s(at: int) -> float:
+        if not 0 < at < power_w.size:  # it trains beyond the trace
+            return at * STEP_S - LAG_S
         before, after = power_w[at - 1 : at + 1]
         return float(at + (half_w - before) / (after - before)) * STEP_S - LAG_S
 
@@ -231,6 +236,9 @@ TUNED: dict[str, tuple[str, dict[str, Any]]] = {
     "pt203_r1": ("h100", {}),
     "pt220_r3": ("l40s", {}),
 }
+PRESET_OF = tuple(TUNED)
+"""Runs that presets stand for; of others in the folder the table has a row."""
+
 FOLDED_HZ = {"pt010_r1": (4.44, 1.12), "pt015_r3": (4.03, 1.94)}
 """Where 48 micro-steps a step, and twice as many, fold to when they are read at 10 Hz: 10 - 48 / T
 and 2 x 48 / T - 10."""
@@ -248,7 +256,17 @@ def tuned(run: str, seed: int) -> np.ndarray:
     return A100.read(power_w, step_s)[1] if gpu == "a100" else read_w(power_w)[20:]
 
 
-@pytest.mark.parametrize("run", TUNED)
+OTHER = {
+    path.name.split("_", 2)[2][:-5]: json.loads(path.read_text("utf-8"))["gpu_type"].lower()
+    for path in sorted(FOLDER.glob("lora_4gpu_*.json"))
+}
+TUNED |= {run: (gpu, {}) for run, gpu in OTHER.items() if run not in TUNED}
+OWN = pytest.mark.xfail(reason="the level of a LoRA job is its own", strict=False)
+
+
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, marks=() if run in PRESET_OF else OWN) for run in TUNED]
+)
 def test_tuning_on_one_node_is_as_measured(run: str) -> None:
     measured_w = tuning(run)
     produced = [tuned(run, seed)[: measured_w.size] for seed in range(N_SEEDS)]
