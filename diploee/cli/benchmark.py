@@ -109,14 +109,15 @@ def serving_trace(
     token that you give, and their power by the law of size (experimental).
     """
     law = _law(parameters or ())
-    requests = read_request_trace(trace, requests=True).requests
-    profile = served_profile(law, requests, n_nodes, workload)
+    read = read_request_trace(trace, requests=True)
+    profile = served_profile(law, read.requests, n_nodes, workload)
     place = add_profile(profile, out, force)
     duration_s, mean_w = profile.duration_ms / 1000, profile.mean_power_w
     note = "experimental: energy within 12 % of open traces, levels of nine in ten"
     content = {"written": [place], "duration_s": duration_s, "mean_power_w": mean_w, "note": note}
+    content["rows"] = rows = "; ".join(read.counts.lines())
     words = f"{place}: {duration_s:,.1f} s, mean {mean_w / 1000:,.2f} kW; {note}"
-    print_result(content, [words], as_json=as_json)
+    print_result(content, [words, f"Rows: {rows}"], as_json=as_json)
 
 
 def _law(texts: Sequence[str]) -> PowerLaw:

@@ -238,12 +238,12 @@ class StoredProfile:
         return t_ms, power_w
 
 
-def read_profile(path: Path) -> PowerProfile:
+def read_profile(path: Path | str) -> PowerProfile:
     """Read and check one profile file.
 
     Parameters
     ----------
-    path : pathlib.Path
+    path : path-like
         Parquet file of a profile.
 
     Raises
@@ -251,7 +251,7 @@ def read_profile(path: Path) -> PowerProfile:
     ProfileError
         If the file or its values are not usable; the text names the file, the row and the remedy.
     """
-    return StoredProfile(path).profile
+    return StoredProfile(Path(path)).profile
 
 
 def _fits_int32(power_w: Float32Array) -> BoolArray:

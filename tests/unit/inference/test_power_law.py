@@ -206,6 +206,7 @@ def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
     ended = call("serving-trace", str(trace), *settings_, "--out", str(tmp_path / "lib"))
     assert ended.code == 0
     assert "experimental: energy within 12 %" in ended.out
+    assert "Rows: 2 rows, 2 kept" in ended.out
     (profile,) = ProfileLibrary.open(tmp_path / "lib").entries
     kept = read_request_trace(trace, requests=True).requests
     assert kept is not None
