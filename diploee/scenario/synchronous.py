@@ -441,6 +441,10 @@ class SynchronousJob(Model):
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         return self
 
+    def given_otherwise(self) -> set[str]:
+        """Return the keys that have no effect, as phases are given."""
+        return set() if self.phases is None else DRAWN
+
     def lower_end(self, gpus_per_node: int) -> SynchronousJob | None:
         """Return the job with the slowest lag and edges of their ranges; None if both are given.
 

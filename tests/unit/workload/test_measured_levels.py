@@ -18,6 +18,7 @@ from diploee.loads.jobs.training_phases import (
     store_writes,
     training_phases,
 )
+from diploee.model import assumed_keys, ranges
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import scenario_from_dict
 from diploee.scenario.synchronous import DRAWN, SynchronousJob
@@ -112,6 +113,13 @@ def test_a_job_goes_through_the_phases_that_it_went_through() -> None:
                               (600, 700, 0.14), (700, 750, 0.16)):  # fmt: skip
         assert power_w[begin:end] == pytest.approx(of_gpus_w(share), rel=1e-6)
     assert power_w.size == 750
+
+
+def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() -> None:
+    job = SynchronousJob(**{key: FLAT[key] for key in FLAT if key not in DRAWN}, phases=WENT)
+    names = {key.removeprefix(".") for key, *_ in ranges(job, "", 1.0)}
+    assert names == {"duty", "lag_s"}
+    assert not {key.removeprefix(".") for key in assumed_keys(job)} & DRAWN
 
 
 @pytest.mark.parametrize(
