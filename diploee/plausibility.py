@@ -21,7 +21,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER, PLUS_CONSTANT
 from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario import Facility, Scenario
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
@@ -213,10 +213,11 @@ def _other_boundaries(
                 f"'{NODE_AC_POWER}'"
             )
         else:
+            known = PLUS_CONSTANT in boundary
+            remedy = "" if known else "; import them with --boundary or --add-w where known"
             yield (
                 f"{who} have another boundary than device power ({boundary}): idle nodes and the "
-                "rated power count GPUs and CPU packages; import them with --boundary or --add-w "
-                "where known"
+                f"rated power count GPUs and CPU packages{remedy}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -91,8 +92,11 @@ def run(
     ScenarioError
         If the scenario or a value is wrong; the text names the key as it was given here.
     InputError
-        If the profiles or the output folder are not usable.
+        If there is no such option, or the profiles or the output folder are not usable.
     """
+    known = {**signature(run).parameters, **signature(simulate).parameters}
+    for name in options.keys() - known:
+        raise InputError(f"{name}: not an argument of diploee.run{did_you_mean(name, known)}")
     asked = {**(values or {}), **({} if seed is None else {"seed": seed})}
     resolved, names = _with_values(scenario, asked, {}), {}
     if target_utilization is not None:

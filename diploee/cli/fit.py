@@ -72,4 +72,6 @@ def fit_command(
         named=as_option,
     )
     data = partial(fit_as_dict, fit) if as_json else None
-    give_fragment(fit.fragment, out, force, data, partial(fit_lines, fit))
+    folders = "".join(f" --profiles {folder}" for folder in profiles or ())
+    following = [] if scenario is None else [f"next: diploee run {out}{folders}"]
+    give_fragment(fit.fragment, out, force, data, partial(fit_lines, fit), following)

@@ -106,7 +106,7 @@ def fit_requests_command(
         return [*fit_remarks(fit), *fit_lines(fit), local, rows]
 
     data = partial(fit_as_dict, fit, zero_hour or 0.0, confidence) if as_json else None
-    give_fragment(text, out, force, data, lines)
+    give_fragment(text, out, force, data, lines, [f"next: diploee run {out}"] if scenario else ())
 
 
 def _check_step(step_s: float) -> None:

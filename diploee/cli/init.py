@@ -70,7 +70,9 @@ def init_command(
     with whole_file(out, force) as path:
         text, n_nodes = starter(site, out.stem)
         path.write_text(text, encoding="utf-8")
-    words = f"{out}: written; now: diploee run {out} --engine compiled"
+    words = (
+        f"{out}: written; next: diploee validate {out}, then diploee run {out} --engine compiled"
+    )
     print_result({"written": [out], "n_nodes": n_nodes}, [words], as_json=as_json)
 
 

@@ -62,6 +62,7 @@ def give_fragment(
     force: bool,
     data: Callable[[], dict[str, Any]] | None,
     lines: Callable[[], Iterable[str]],
+    following: Iterable[str] = (),
 ) -> None:
     """Write a fragment of a scenario where it was asked for; print the rest."""
     from diploee.learn.fragment import write_fragment
@@ -70,7 +71,7 @@ def give_fragment(
     if data is None and out is None:
         typer.echo(text, nl=False)
     else:
-        content, said = (data(), ()) if data else ({}, [*lines(), f"Written: {out}"])
+        content, said = (data(), ()) if data else ({}, [*lines(), f"Written: {out}", *following])
         print_result(content, said, as_json=data is not None)
 
 

@@ -21,6 +21,7 @@ GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power sup
 CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
 NODE_AC_POWER = "node AC power, power supplies and fans included"
 NODE_DC_POWER = "node DC power, what its power supplies give out"
+PLUS_CONSTANT = "plus a constant"
 UNKNOWN_BOUNDARY = "unknown: what the power includes was not given on import"
 
 

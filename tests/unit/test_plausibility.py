@@ -13,7 +13,7 @@ from serving_builders import serving_data, serving_scenario
 from diploee import simulate
 from diploee.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER, PLUS_CONSTANT
 
 
 def warnings_of(tmp_path: Path, library: ProfileLibrary, changes: dict[str, Any]) -> list[str]:
@@ -62,7 +62,8 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(tmp_path: Pa
         (NODE_AC_POWER, None, "idle ones and ratings do not; give their ac_power"),
         (NODE_AC_POWER, "dlc", ""),
         ("AC at the wall", "dlc", "count twice; if it is the nodes' AC power, import them with"),
-        ("AC at the wall", None, "idle nodes and the rated power count GPUs"),
+        ("AC at the wall", None, "CPU packages; import them with --boundary or --add-w"),
+        (f"GPUs, {PLUS_CONSTANT} 250 W per node", None, "count GPUs and CPU packages\n"),
         (DEVICE_POWER, "dlc", ""),
     ],
 )
@@ -73,7 +74,7 @@ def test_power_taken_at_the_nodes_inlet_is_warned_of_where_it_is_mixed_or_conver
     at_inlet = replace(used, provenance=replace(used.provenance, power_boundary=boundary))
     changes = {"facility.node_types.node.ac_power": ac_power} if ac_power else {}
     found = warnings_of(tmp_path, ProfileLibrary([at_inlet]), {**one_class("odd"), **changes})
-    assert [told in line for line in found if "'odd-1n-1'" in line] == [True] * bool(told)
+    assert [told in f"{line}\n" for line in found if "'odd-1n-1'" in line] == [True] * bool(told)
 
 
 @pytest.mark.parametrize(

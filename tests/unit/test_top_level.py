@@ -82,6 +82,12 @@ def test_errors_name_the_key_and_no_option_of_the_command_line(
     assert "--" not in str(caught.value)
 
 
+def test_argument_that_run_does_not_have_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    for given, meant in (("target_utilisation", "target_utilization"), ("engin", "engine")):
+        with pytest.raises(InputError, match=f"^{given}: .*did you mean '{meant}'"):
+            diploee.run(write_scenario(tmp_path / "tiny.yaml"), **{given: 0.4})
+
+
 def test_errors_of_export_choices_name_the_argument(tiny_run: Run, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^kv: ") as caught:
         diploee.export(tiny_run, "opendss", tmp_path / "load.dss", kv=-1)

@@ -32,7 +32,7 @@ from diploee.importers.power_logs.curves import (
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
 from diploee.profiles.meters import Meter, known_meter
-from diploee.profiles.profile import GPU_POWER, PowerProfile
+from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile
 from diploee.profiles.resample import US_PER_S, unshared_s
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
@@ -120,7 +120,7 @@ def _boundary(add_w: float) -> str:
     if add_w == 0:
         return GPU_POWER
     return (
-        f"GPU power as measured, plus a constant {add_w:g} W per node for its CPUs, which is "
+        f"GPU power as measured, {PLUS_CONSTANT} {add_w:g} W per node for its CPUs, which is "
         "assumed; no memory, network, fans or power supply"
     )
 

@@ -226,7 +226,8 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
     base = write_scenario(tmp_path / "base.yaml", changes)
     out = tmp_path / "made" / "site.yaml"
     given = (log_file, "--workload", "tune", "--profiles", library_folder, "--scenario", base)
-    run(*given, "--pool", "main", "--out", out)
+    said = run(*given, "--pool", "main", "--out", out)
+    assert said.endswith(f"\nnext: diploee run {out} --profiles {library_folder}\n")
     site = load_scenario(out)
     assert (site.name, list(site.streams)) == ("site", ["jobs", "replayed"])
     assert site.streams["replayed"].replay.log == "../other.csv"
