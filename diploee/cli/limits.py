@@ -13,10 +13,12 @@ from diploee.errors import InputError
 from diploee.files.places import shipped
 from diploee.metrics.limits import LimitReport, Limits, load_limits
 from diploee.metrics.limits.check import FINER, LONGER
-from diploee.metrics.limits.mitigation import mitigate
+from diploee.metrics.limits.file import LIMITS as KINDS
+from diploee.metrics.limits.mitigation import mitigate, sizing_steps_ms
 from diploee.outputs import open_run
 from diploee.reports.sweep_charts import share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
+from diploee.units import MS_PER_S
 
 EXIT_CODES = {"not met": 3, "inconclusive": 4}
 
@@ -63,8 +65,17 @@ def limits_command(
 
 def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]:
     """Yield what would meet limits that are not met, and what settles inconclusive ones."""
-    if report.not_met:
-        yield f"next: diploee battery {limits} {run_dir}"
+    kinds = {result.key.partition(".")[0] for result in report.not_met}
+    if any(KINDS.by_name[kind].is_sized_for for kind in kinds):
+        scenario = open_run(run_dir).scenario
+        most_ms, shows_all_ms = sizing_steps_ms(load_limits(limits), scenario)
+        battery = f"diploee battery {limits} {run_dir}"
+        if scenario.resolution_ms > most_ms:
+            step = f"{min(most_ms, shows_all_ms) / MS_PER_S:g} s"
+            battery = (
+                f"diploee run SITE --set 'resolution={step}', then diploee battery on that run"
+            )
+        yield f"next: {battery}"
     if "inconclusive" in (report.verdict, *(of.verdict for of in report.results)):
         yield f"next: {_settled_by(report, limits)}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
@@ -632,6 +633,16 @@ class Scenario(Model):
     def written_clock(self) -> RunClock:
         """Span of the run, and the interval at which it is written."""
         return replace(self.clock, step_ms=self.resolution_ms)
+
+    @property
+    def iteration_s(self) -> float:
+        """Shortest iteration of a synchronous job [s]; infinite where there is none."""
+        found = [math.inf]
+        for stream in self.streams.values():
+            n_gpus = self.facility.node_type_of(stream.pool).n_gpus
+            jobs = stream.synchronous.jobs if stream.synchronous else ()
+            found += [job.iteration_s(job.nodes(n_gpus) * n_gpus) for job in jobs]
+        return min(found)
 
     @property
     def start_with_zone(self) -> datetime:

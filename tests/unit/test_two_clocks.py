@@ -120,6 +120,21 @@ def test_limits_ask_for_a_tenth_of_their_windows_and_four_steps_in_a_period(
     assert needed_step_ms(Limits.model_validate(limits), scenario) == step_ms
 
 
+@pytest.mark.parametrize(
+    ("period_s", "step_ms"), [(6.0, 100), (90.0, 1_500), (400.0, 6_000), (0.7, 100)]
+)
+def test_limits_on_points_ask_for_sixty_steps_in_an_iteration_and_those_on_means_do_not(
+    period_s: float, step_ms: int
+) -> None:
+    job = {"n_nodes": 2, "period_s": period_s, "work_days": 1}
+    stream = {"pool": "main", "synchronous": {"jobs": [job]}}
+    scenario = tiny_scenario({"resolution": "1 min", "streams": {"training": stream}})
+    ramp = {"interval": "1 min", "mw_per_min": 1}
+    points = Limits.model_validate({"ramps": [ramp | {"between": "end_points"}]})
+    assert needed_step_ms(points, scenario) == step_ms
+    assert needed_step_ms(Limits.model_validate({"ramps": [ramp]}), scenario) == 6_000
+
+
 def test_steps_are_what_a_resolution_is_made_of() -> None:
     assert list(steps_ms(1_000)) == [1_000, 500, 200, 100]
     assert list(steps_ms(100)) == [100]

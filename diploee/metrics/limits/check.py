@@ -54,6 +54,8 @@ MARKS: dict[Mark, str] = {
 
 FINER = "; 'diploee run SITE --limits NAME' without 'step' takes the step that it needs"
 LONGER = "; --set 'duration=365 d' of 'diploee run' gives a whole year"
+POINTS = 60
+"""Of an iteration at least, for a series to show its edges."""
 UNFOLDED = (
     "; use profiles whose meter averages over its interval, such as differences of energy counters "
     "(`diploee profiles import wattameter`), or power.draw of an H100 or H200"
@@ -118,6 +120,7 @@ class Shown(Brief):
     whole_mw: float = 0.0
     whole: str = ""
     grid: ShortCircuit | None = None  # behind the point of interconnection, where it is known
+    iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
@@ -130,7 +133,10 @@ class Shown(Brief):
             raise NotAssessable(f"{reason}{FINER}")
 
     def steps(self, span_ms: int, between_points: bool = False) -> Said:
-        """Return what is to be said of what happens within a time, or between two points."""
+        """Return what is to be said of what happens within a time, or between two points.
+
+        ASSUMPTION: points show iterations of a synchronous job where there are 60 in each.
+        """
         clock, support = self.clock, self.support
         note = scope = ""
         if support.folded and span_ms / MS_PER_S < FOLDED_SAMPLES * support.readings[0].interval_s:
@@ -138,6 +144,12 @@ class Shown(Brief):
         if between_points and span_ms < 2 * clock.step_ms and clock.step_ms > PROFILE_STEP_MS:
             note = f"lower bound: means over {clock.step_s:g} s smear steps under " + (
                 f"{2 * clock.step_s:g} s{FINER}"
+            )
+        hides = clock.step_ms > PROFILE_STEP_MS and clock.step_s > self.iteration_s / POINTS
+        if hides and between_points and not note:
+            note = (
+                f"lower bound: means over {clock.step_s:g} s hide iterations of "
+                f"{self.iteration_s:.3g} s{FINER}"
             )
         if support.is_interpolated(span_ms / MS_PER_S):
             scope = f"a lower bound: {support.interpolation}"

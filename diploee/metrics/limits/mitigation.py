@@ -23,9 +23,9 @@ import numpy as np
 import yaml
 
 from diploee.errors import Brief, InputError
-from diploee.facility.base import POWER, Block, Values, tenth_ms
+from diploee.facility.base import POWER, Block, Values
 from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Held, Hold, RampRates, Store, hold
-from diploee.metrics.limits.check import NotAssessable, Shown
+from diploee.metrics.limits.check import POINTS, NotAssessable, Shown
 from diploee.metrics.limits.file import LIMITS, Limits
 from diploee.metrics.limits.report import (
     POWER_COLUMN,
@@ -38,15 +38,24 @@ from diploee.metrics.limits.report import (
 from diploee.metrics.limits.watch import needed_step_ms, steps_ms
 from diploee.progress import stage
 from diploee.tables import Float64Array
-from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, PROFILE_STEP_MS, S_PER_MIN, W_PER_MW
+from diploee.units import (
+    J_PER_MWH,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    PROFILE_STEP_MS,
+    S_PER_MIN,
+    W_PER_MW,
+)
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
+    from diploee.scenario import Scenario
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
 
-COARSEST_MS = tenth_ms(S_PER_MIN)
+COARSEST_MS = MS_PER_MIN // 10
 """Interval of a run at most: that at which the stage that is found holds a ramp in MW/min."""
 
 MARGIN = 1e-6
@@ -200,10 +209,8 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         Limits; those on ramps, swings, bands and lines size the battery.
     """
     step_ms = run.scenario.resolution_ms
-    shows_all_ms = step_ms
-    if sized_for := _sized_for(limits):
-        shows_all_ms = needed_step_ms(Limits(**sized_for), run.scenario)
-    _check_step(run, COARSEST_MS, shows_all_ms)
+    most_ms, shows_all_ms = sizing_steps_ms(limits, run.scenario)
+    _check_step(run, most_ms, shows_all_ms)
     finer_s = shows_all_ms / MS_PER_S if shows_all_ms < step_ms else 0.0
     n = run.scenario.n_intervals
     if n > MOST_VALUES:
@@ -219,7 +226,9 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         )
     before = check_limits(run, limits)
     power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
-    sizing = _Sizing(run, limits, power_w.astype(np.float64), step_ms / MS_PER_S)
+    sizing = _Sizing(
+        run, limits, power_w.astype(np.float64), step_ms / MS_PER_S, shows_all_ms / MS_PER_S
+    )
     is_resized = "size" in run.manifest
     stage = sizing.smallest_stage()
     if stage is None:
@@ -229,6 +238,18 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
     meter.add(Block(0, step_ms, values))
     after = sizing.judged(values[POWER], limits)
     return Mitigation(stage, meter.values(), before, after, is_resized, finer_s)
+
+
+def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
+    """Return the longest means that a battery is sized on, and those that show all of the limits.
+
+    Iterations of a synchronous job must be seen: a battery that does not would let them pass.
+    """
+    shows_all_ms = scenario.resolution_ms
+    if sized_for := _sized_for(limits):
+        shows_all_ms = needed_step_ms(Limits(**sized_for), scenario)
+    hidden = scenario.iteration_s * MS_PER_S < POINTS * COARSEST_MS
+    return (min(shows_all_ms, COARSEST_MS) if hidden else COARSEST_MS), shows_all_ms
 
 
 def _check_step(run: Run, most_ms: int | None, shows_all_ms: int | None = None) -> None:
@@ -260,7 +281,9 @@ def _usable_mwh(stage: BatterySpec) -> float:
 class _Sizing:
     """Finds what keeps a load within the limits that a battery is sized for."""
 
-    def __init__(self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
+    def __init__(
+        self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float, needed_s: float
+    ) -> None:
         sized_for = _sized_for(limits)
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
         if sized_for:
@@ -269,7 +292,12 @@ class _Sizing:
         if not sized_for or not without.results:
             raise InputError(
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
-                "lines that the run shows, so that there is nothing to size a battery for"
+                f"lines that means over {dt_s:g} s show; "
+                + (
+                    f"run the site with --set resolution='{needed_s:g} s' and size it on that"
+                    if needed_s < dt_s
+                    else "there is nothing to size a battery for"
+                )
             )
         self._is_kept = not without.not_met
 

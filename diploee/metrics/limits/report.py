@@ -423,6 +423,7 @@ def seen_by(run: Run, has_reactive: bool = False, supply: Supply | None = None) 
         has_reactive,
         (metrics.get("power") or {}).get("min_mw", 0.0) < 0,
         scenario.site.short_circuit,
+        scenario.iteration_s,
     )
 
 
@@ -436,6 +437,7 @@ def shown_at(
     has_reactive: bool = False,
     exports: bool = False,
     grid: ShortCircuit | None = None,
+    iteration_s: float = math.inf,
 ) -> Shown:
     """Return what a series of a site shows at an interval."""
     contract, whole = _contract(facility), (0.0, NO_PEAK)
@@ -445,7 +447,7 @@ def shown_at(
         whole = peak_mw, "the peak"
     return Shown(
         clock, support.at_resolution(clock.step_ms), horizon_ms, peak_mw, *(contract or rated),
-        has_reactive, rated[0], exports, *whole, grid,
+        has_reactive, rated[0], exports, *whole, grid, iteration_s,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
         clock = WallClock(scenario.start_with_zone, step_ms)
         found = shown_at(
             clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, ""), 1.0, has_reactive,
-            grid=scenario.site.short_circuit,
+            grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
         )  # fmt: skip
         return replace(found, whole_mw=1.0, whole="")
 
@@ -152,7 +152,7 @@ class LimitWatch:
         site = scenario.facility
         self._whole = shown_at(
             clock, support, scenario.horizon_ms, site, rated, peak_mw, bool(self._reactive),
-            grid=scenario.site.short_circuit,
+            grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
         )  # fmt: skip
         self._checks, self._unchecked = all_checks(limits, self._whole)
         self._series = Checked(self._checks, clock.step_ms)

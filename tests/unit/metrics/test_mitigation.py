@@ -116,9 +116,10 @@ def test_run_within_its_limits_needs_none(run: Run) -> None:
 
 
 def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
-    for limits in ({"daily_energy_mwh": 5}, {"band_rms": [UNSEEN]}):
-        with pytest.raises(InputError, match="nothing to size a battery for"):
-            mitigate(run, Limits.model_validate(limits))
+    with pytest.raises(InputError, match="nothing to size a battery for"):
+        mitigate(run, Limits.model_validate({"daily_energy_mwh": 5}))
+    with pytest.raises(InputError, match=r"run the site with --set resolution='0\.1 s'"):
+        mitigate(run, Limits.model_validate({"swings": [{"window": "1 s", "max_mw": 1e-6}]}))
 
 
 def test_limits_that_the_steps_of_a_run_hide_are_named_with_the_step_that_shows_them(

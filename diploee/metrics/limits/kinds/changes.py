@@ -258,7 +258,7 @@ class SwingLimit(LimitSpec):
         shown.held(self.window, 2)
         limit, of = self.max_mw.of(shown)
         step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
-        signal, said = ranges(n), shown.steps(self.window)
+        signal, said = ranges(n), shown.steps(self.window, between_points=True)
         check = Check(
             f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
             event=("rolling_range", self.window / MS_PER_S, ""),

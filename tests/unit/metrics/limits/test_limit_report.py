@@ -244,7 +244,6 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
         "limits",
         "not met       power, 60 s means",
         "met           power, 60 s means",
-        "next",
         "",
         "How each was read:",
         "power is that at",
@@ -253,13 +252,19 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
         "peaks.1",
     ]
     assert shown.out.startswith("limits: NOT MET (2 days of a year; 1 not met, 1 met)")
-    assert f"next: diploee battery {path} {run_folder}" in shown.out
+    assert "diploee battery" not in shown.out  # which is sized for no peak
     assert call("limits", path, run_folder, "--fail").code == 3
     path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8")
     unseen = call("limits", path, run_folder, "--fail")
     assert unseen.code == 4 and unseen.out.startswith("limits: INCONCLUSIVE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
     assert call("limits", path, run_folder, "--fail").code == 4  # of two days
+    steep = tmp_path / "steep.yaml"
+    steep.write_text("ramps: [{interval: 1 min, mw_per_min: 1.0e-5}]\n", encoding="utf-8")
+    assert (
+        "next: diploee run SITE --set 'resolution=6 s', then diploee battery on that run"
+        in call("limits", steep, run_folder).out
+    )
     year = tiny_run(tmp_path / "year", {"duration": "1 year"}).folder
     assert call("limits", path, year, "--fail").code == 0
 
