@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 MOST_ROWS, MOST_SETTINGS = 10, 3
 """Differences and keys that are listed without ``--all``."""
 
+ALWAYS = ("power.max_mw", "power.energy_mwh", "jobs.mean_queue_time_queued_h",
+          "jobs.queued_fraction")  # fmt: skip
+"""Metrics that head the list, equal or not."""
+
 
 def compare_command(
     folders: Annotated[
@@ -55,15 +59,18 @@ def _show(found: Comparison, everything: bool) -> None:
         more = f"; {len(settings) - len(shown)} more" if len(shown) < len(settings) else ""
         typer.echo(f"{plural(len(settings), 'setting')} changed: {'; '.join(shown)}{more}")
     differing = [row for row in found.rows if not row.is_shown_equal]
-    rows = list(found.rows) if everything else differing[:MOST_ROWS]
+    first = [row for row in found.rows if row.metric.key in ALWAYS]
+    first.sort(key=lambda row: ALWAYS.index(row.metric.key))
+    differing = [row for row in differing if row not in first]
+    rows = list(found.rows) if everything else (first + differing)[:MOST_ROWS]
     header = ("", *found.labels, *(f"change of {label}" for label in found.labels[1:]))
     show_lines("", header, [_cells(row, len(found.labels)) for row in rows])
     if everything:
         for warning, labels in found.warnings.items():
             of = "all" if len(labels) == len(found.labels) else ", ".join(labels)
             typer.echo(f"warning ({of}): {warning}")
-    elif left := len(differing) - len(rows):
-        same = len(found.rows) - len(differing)
+    elif left := len(first + differing) - len(rows):
+        same = sum(row.is_shown_equal for row in found.rows)
         typer.echo(
             f"{plural(left, 'more metric differs', 'more metrics differ')}, {same} are equal; "
             "--all shows them and the warnings."

@@ -113,11 +113,11 @@ def _figure(value: float) -> str:
 
 def show_ensemble(ensemble: Ensemble) -> None:
     """Print, per point, the percentiles, the seeds that the accuracy needs, causes of spread."""
-    console = Console()
+    console, of = Console(), "draws" if ensemble.draws else "seeds"
     for point in ensemble.points[:MAX_ROWS]:
         values = "".join(f", {key} = {_value(v)}" for key, v in point.settings.items())
         n_seeds = max(metric.n for metric in point.metrics.values())
-        console.print(_spread_table(point, f"spread over {n_seeds} seeds{values}", ensemble))
+        console.print(_spread_table(point, f"spread over {n_seeds} {of}{values}", ensemble))
     if len(ensemble.points) > MAX_ROWS:
         console.print(
             f"... and {len(ensemble.points) - MAX_ROWS:,} more points in ensemble.parquet"

@@ -114,9 +114,11 @@ def beside(named: Mapping[str, Section]) -> Section:
     for item, cells in rows.items() if len(named) == 2 else ():
         before, after = (cell.value for cell in (cells[0], cells[-1]))
         if isinstance(before, float | int) and isinstance(after, float | int) and len(cells) == 2:
-            known = before and not item.endswith("[%]")
-            change = round(100 * (after / before - 1), 1) + 0.0 if known else None
-            cells.append(Figure(item, change, "%", quantity="change", pattern="{:+,.1f}"))
+            of_percent, known = item.endswith("[%]"), before or item.endswith("[%]")
+            change = after - before if of_percent else 100 * (after / before - 1) if known else None
+            change = change if change is None else round(change, 1) + 0.0
+            unit = "pp" if of_percent else "%"
+            cells.append(Figure(item, change, unit, quantity="change", pattern="{:+,.1f}"))
     figures = tuple(
         replace(cell, pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]))
         for cells in rows.values()

@@ -35,12 +35,12 @@ class MetricRow:
         return value / first - 1
 
     def change_text(self, run: int) -> str:
-        """Return the change as text: points of percentages; nothing below the shown digits."""
+        """Return the change as text, of % in percentage points; nothing below the shown digits."""
         first, value = self.values[0], self.values[run]
         if first is None or value is None or self.metric.show(first) == self.metric.show(value):
             return ""
         if self.metric.suffix == "%":
-            return f"{(value - first) * self.metric.factor:+.{self.metric.digits}f} points"
+            return f"{(value - first) * self.metric.factor:+.{self.metric.digits}f} pp"
         change = self.change(run)
         if change is None:
             return NONE

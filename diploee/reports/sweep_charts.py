@@ -55,7 +55,7 @@ MAX_METRICS = 9
 """Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the order."""
 MIN_SPREAD = 5
 """Fewer runs show no distribution."""
-MAX_POINTS = 6
+MAX_POINTS = 12
 """Points whose spread is drawn."""
 VERDICTS = ("not met", "inconclusive", "met")
 ENSEMBLE_TABLE, ENVELOPE_TABLE = "ensemble.parquet", "envelope.parquet"
@@ -256,7 +256,7 @@ def _ensemble(sweep: SweepData) -> Section | None:
         "ensemble",
         "Spread over seeds and draws",
         (),
-        tuple(_spread_table(of, name, metrics) for name, of in by_point.items()),
+        tuple(_spread_table(of, name, metrics, sweep.accuracy) for name, of in by_point.items()),
         tuple(_envelopes(envelope, named, set(spread["point"][spread["p5"].notna()]))),
         (f"{cut} more points stand in {ENSEMBLE_TABLE}.",) if cut else (),
     )
@@ -298,10 +298,12 @@ def _envelopes(
             )  # fmt: skip
         if any(len(panel.layers[0].x) > 1 for panel in panels):
             words = f"{what}, over the members of a point, at each place of the axis for itself."
+            if cut := envelope["point"].nunique() - len(named):
+                words += f" The first {len(named)} points; {cut} more stand in {ENVELOPE_TABLE}."
             yield Chart(id_, title, words, tuple(panels))
 
 
-def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Table:
+def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric], accuracy: float) -> Table:
     from pandas import notna
 
     by_metric = rows.set_index("metric").to_dict("index")
@@ -321,8 +323,8 @@ def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric]) -> Table
     return Table(
         title,
         tuple(figures),
-        "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to the accuracy "
-        "that the sweep asks for (1 % by default); ensemble.json describes the method.",
+        "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to "
+        f"{100 * accuracy:g} %; ensemble.json describes the method.",
         "Metric",
     )
 

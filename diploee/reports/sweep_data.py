@@ -29,6 +29,7 @@ class _SweepRun(Record):
 
 class _SweepSpec(Record):
     metrics: list[str] = Field(default_factory=list)
+    accuracy: float = 0.01
 
 
 class _SweepFile(Record):
@@ -51,6 +52,7 @@ class SweepData:
     metrics: tuple[str, ...] = ()
     # What its runs were warned of, each once, with the number of runs
     warnings: tuple[str, ...] = ()
+    accuracy: float = 0.01  # relative, that it counts the seeds for
 
     @property
     def n_seeds(self) -> int:
@@ -95,6 +97,7 @@ def read_sweep(folder: Path) -> SweepData:
         len(table) - len(finished),
         tuple(spec.spec.metrics),
         tuple(warned),
+        spec.spec.accuracy,
     )
 
 

@@ -212,7 +212,9 @@ class LimitReport(Brief):
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each."""
         part = f"{self.days:.3g} days of a year; " if self.is_part else ""
-        return f"{self.name or 'limits'}: {self.verdict.upper()} ({part}{self.counts()})"
+        undecided = "; only a whole year decides" if self.verdict != self.of_span else ""
+        counts = f"{part}{self.counts()}{undecided}"
+        return f"{self.name or 'limits'}: {self.verdict.upper()} ({counts})"
 
     def counts(self) -> str:
         """Return how many limits have each verdict, and how many none is given on."""

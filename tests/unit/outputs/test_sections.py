@@ -16,7 +16,7 @@ from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.limits import check_limits, load_limits
 from diploee.outputs import Run
 from diploee.outputs.ranked import RANKED, ranks, run_sections, withheld
-from diploee.outputs.sections import Section, as_dict, beside, long_rows
+from diploee.outputs.sections import Figure, Section, as_dict, beside, long_rows
 from diploee.outputs.words import moment, pattern_for
 
 STAGES = ["pdu", "ups", "transformers", {"kind": "point_of_interconnection", "contract_mw": 0.02}]
@@ -111,6 +111,16 @@ def test_one_line_says_what_is_withheld_and_why(run: Run) -> None:
     for kind in ("maximum_demand", "ramps", "rolling_range", "spectrum"):
         block[kind]["absent"].clear()
     assert withheld(block).startswith("No claim on flicker")
+
+
+def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
+    now, more = (
+        Section("jobs", "Jobs", (Figure("Queued", x, "%"), Figure("Wait", w, "h")))
+        for x, w in ((38.26, 2.0), (57.69, 3.0))
+    )
+    (table,) = beside({"now": now, "more": more}).tables
+    changes = [(f.value, f.unit) for f in table.figures if f.quantity == "change"]
+    assert changes == [(19.4, "pp"), (50.0, "%")]
 
 
 def test_sections_of_runs_stand_side_by_side(run: Run) -> None:

@@ -113,6 +113,11 @@ def test_the_command_ranks_what_differs_in_fifteen_lines_and_writes_all_of_it(
     assert lines[0].startswith(f"1 setting changed: {TARGET}: 0.3 -> 0.6")
     names = [line.split("  ")[0] for line in lines if "%" in line]
     assert names[0].startswith("Maximum power")
+    heads = [line.partition(" [")[0] for line in found.out.splitlines()]
+    same = call("compare", folders[0], folders[0]).out
+    for name in ("Maximum power", "Energy", "Mean queue time", "Jobs that queued"):
+        assert sum(head.startswith(name) for head in heads) == 1, heads
+        assert name in same
     whole = call("compare", *folders, "--all").out
     assert len(whole.splitlines()) > 3 * len(lines)
     table = pd.read_csv(tmp_path / "changes.csv", index_col="key")
@@ -127,7 +132,7 @@ def test_the_command_ranks_what_differs_in_fifteen_lines_and_writes_all_of_it(
         (Metric("a", "MW", "a"), (0.00104, 0.00114), ""),
         (Metric("a", "MW", "a"), (10.0, 11.0), "+10.0 %"),
         (Metric("a", "MW", "a"), (1e4, 1e4 + 1), "+0.01 %"),
-        (Metric("a", "%", "a", "{:.2f}", factor=100), (0.5, 0.6), "+10.00 points"),
+        (Metric("a", "%", "a", "{:.2f}", factor=100), (0.5, 0.6), "+10.00 pp"),
         (Metric("a", "MW", "a"), (0.0, 2.0), NONE),
         (Metric("a", "MW", "a"), (1.0, None), ""),
     ],

@@ -205,6 +205,8 @@ def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
         report = check(run_of(np.ones(24 * days), 3600), peaks=[{"max_mw": most_mw}])
         assert report.verdict == verdict and report.is_met == (verdict == "met")
         assert ("2 days of a year" in report.verdict_line()) == (days == 2)
+        undecided = report.verdict == "inconclusive" and report.of_span == "met"
+        assert ("only a whole year decides" in report.verdict_line()) == undecided
 
 
 def test_percentage_of_the_peak_is_of_the_contract_else_of_a_whole_year(run_of):
