@@ -45,6 +45,10 @@ RUN = {
 """Blocks of one language run together up to one of the other, as cells of a notebook."""
 
 
+SHORTER = {"duration=1 week": "duration=1 day", "--runs 40": "--runs 20", "--seeds 4": "--seeds 2"}
+"""Spans and counts of readers, and shorter ones that show as well whether a block runs."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, blocks in RUN.items() if blocks])
 def test_every_block_of_a_page_runs_in_turn(name: str, tmp_path: Path) -> None:
@@ -56,6 +60,8 @@ def test_every_block_of_a_page_runs_in_turn(name: str, tmp_path: Path) -> None:
         first = INSTALL[0].partition(" && ")[2].strip()
         blocks, strict = [("bash", f"{first} --engine compiled --quiet"), *blocks], ["-W", "error"]
     for language, block in blocks:
+        for long, short in SHORTER.items():
+            block = block.replace(long, short)
         line = {
             "bash": ["bash", "-euo", "pipefail", "-c", f'PATH="{bin_folder}:$PATH"\n{block}'],
             "python": [sys.executable, *strict, "-c", block],
