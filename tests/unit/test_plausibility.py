@@ -57,7 +57,7 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("boundary", "ac_power", "told"),
+    ("boundary", "ac_power", "words"),
     [
         (NODE_AC_POWER, None, "idle ones and ratings do not; give their ac_power"),
         (NODE_AC_POWER, "dlc", ""),
@@ -68,13 +68,13 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(tmp_path: Pa
     ],
 )
 def test_power_taken_at_the_nodes_inlet_is_warned_of_where_it_is_mixed_or_converted_twice(
-    tmp_path: Path, boundary: str, ac_power: str | None, told: str
+    tmp_path: Path, boundary: str, ac_power: str | None, words: str
 ) -> None:
     used = profile("odd-1n-1", [2_000.0] * 60)
     at_inlet = replace(used, provenance=replace(used.provenance, power_boundary=boundary))
     changes = {"facility.node_types.node.ac_power": ac_power} if ac_power else {}
     found = warnings_of(tmp_path, ProfileLibrary([at_inlet]), {**one_class("odd"), **changes})
-    assert [told in f"{line}\n" for line in found if "'odd-1n-1'" in line] == [True] * bool(told)
+    assert [words in f"{line}\n" for line in found if "'odd-1n-1'" in line] == [True] * bool(words)
 
 
 @pytest.mark.parametrize(
