@@ -72,6 +72,7 @@ def run_warnings(
         *_shortfalls(facility, clock, pools, matches, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
+        *unanswered_events(scenario, classes),
         *_typical_weather(facility, metrics),
         *_above_ratings(metrics),
         *_outside_cooling_model(metrics),
@@ -299,6 +300,28 @@ def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
         ]
         if causes:
             yield f"streams.{match.stream}: left out or changed of the log: {', '.join(causes)}"
+
+
+def unanswered_events(scenario: Scenario, classes: Sequence[StreamClass]) -> Iterator[str]:
+    """Name what asks for less power where no job and no service may follow it."""
+    flexibility = scenario.flexibility
+    if flexibility is None or flexibility.is_off:
+        return
+    jobs = any(c.job_class.flexibility and c.job_class.flexibility.tier for c in classes)
+    services = [s for of in scenario.request_streams.values() for s in of.services.values()]
+    kinds = {pool.scheduler.kind for pool in scenario.facility.pools.values()}
+    asks = {
+        "events": bool(flexibility.events) and not any(s.flexibility for s in services),
+        "follow": flexibility.follow is not None,
+        "signals.cap": flexibility.signals.cap is not None and "power_capped" not in kinds,
+    }
+    if unheard := [name for name, is_asked in asks.items() if is_asked and not jobs]:
+        cap = ", or its services flexibility: {power_limit: 0.75}" if services else ""
+        yield (
+            f"flexibility.{' and '.join(unheard)}: no stream may follow, so that power is as "
+            "without; jobs of tier 0, as all are here, are never touched: give a stream "
+            f"flexibility: {{tier: 1}} or more{cap}"
+        )
 
 
 def overfull_pools(facility: Facility, clock: RunClock, streams: JobStreams) -> Iterator[str]:

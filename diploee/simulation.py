@@ -59,7 +59,7 @@ from diploee.outputs.parquet_files import (
     write_event_windows,
 )
 from diploee.parts import PARTS_FILE, NodePlaces, PartSums
-from diploee.plausibility import overfull_pools, run_warnings
+from diploee.plausibility import overfull_pools, run_warnings, unanswered_events
 from diploee.power.blocks import BLOCK_INTERVALS, Window
 from diploee.power.event_windows import EventWindowSearch
 from diploee.profiles import ProfileLibrary
@@ -535,7 +535,7 @@ class _Checked:
     """Result of a check.
 
     `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
-    `warnings` name pools that are asked for more nodes than they have.
+    `warnings` name pools that are asked for more nodes than they have, and unanswered events.
     """
 
     scenario: Scenario
@@ -565,8 +565,11 @@ def check(
     of_site_w = rated_w(scenario, inputs.weather_year)
     RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
     forecast = _forecast(scenario, streams.jobs_per_day, plans, engine, jobs_file, len(limits))
-    overfull = overfull_pools(scenario.facility, scenario.clock, streams)
-    return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))
+    warnings = (
+        *overfull_pools(scenario.facility, scenario.clock, streams),
+        *unanswered_events(scenario, streams.classes),
+    )
+    return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, warnings)
 
 
 def _forecast(

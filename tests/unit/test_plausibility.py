@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from builders import profile, tiny_library, tiny_scenario
-from serving_builders import serving_data, serving_scenario
+from serving_builders import CODING, serving_data, serving_scenario
 
 from diploee import simulate
 from diploee.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER, PLUS_CONSTANT
+from diploee.simulation import check
 
 
 def warnings_of(tmp_path: Path, library: ProfileLibrary, changes: dict[str, Any]) -> list[str]:
@@ -172,3 +173,40 @@ def test_weather_that_nothing_follows_is_warned_of(tmp_path: Path) -> None:
     }
     (warning,) = warnings_of(tmp_path, tiny_library(), changes)
     assert warning.startswith("facility.weather is given, but no cooling")
+
+
+CALL = {"id": "a", "start": "2018-01-01 12:00", "end": "2018-01-01 14:00"}
+
+
+@pytest.mark.parametrize(
+    ("flexibility", "tier", "warned"),
+    [
+        ({"events": [{**CALL, "target": {"fraction": 0.8}}]}, None, True),
+        ({"events": [{**CALL, "target": {"fraction": 0.8}}]}, 0, True),
+        ({"events": [{**CALL, "target": {"fraction": 0.8}}]}, 1, False),
+        ({"events": [{**CALL, "target": {"fraction": 0.8}}], "controller": "off"}, 0, False),
+        ({}, 0, False),
+    ],
+)
+def test_an_event_that_no_stream_may_follow_is_warned_of_before_a_run(
+    flexibility: dict[str, Any], tier: int | None, warned: bool
+) -> None:
+    changes: dict[str, Any] = {"duration": "1 d", "flexibility": flexibility}
+    if tier is not None:
+        changes["streams.training.flexibility"] = {"tier": tier}
+    found = check(tiny_scenario(changes), tiny_library()).warnings
+    assert [line.startswith("flexibility.events: no stream may follow") for line in found] == (
+        [True] * warned
+    )
+
+
+@pytest.mark.parametrize(("answer", "warned"), [(None, True), ({"power_limit": 0.75}, False)])
+def test_a_service_that_caps_its_gpus_answers_an_event(
+    answer: dict[str, Any] | None, warned: bool
+) -> None:
+    event = {**CALL, "target": {"fraction": 0.8}}
+    changes = {"flexibility": {"events": [event]}, f"{CODING}.flexibility": answer}
+    found = check(serving_scenario(changes)).warnings
+    assert [
+        line.endswith("or its services flexibility: {power_limit: 0.75}") for line in found
+    ] == ([True] * warned)
