@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from diploee.annexes import annex
 from diploee.clock import RunClock, whole_year
-from diploee.errors import LogFormatError, one_line
+from diploee.errors import InputError, LogFormatError, one_line
 from diploee.facility import Weather
 from diploee.files import reason
 from diploee.loads.jobs.job_log import JobLog
@@ -129,8 +130,9 @@ class InputReader:
                 **{key: getattr(replay, key) for key in LogReading.model_fields},
             )
             return log
-        except LogFormatError as error:
-            raise LogFormatError(f"streams.{name}: {error}") from error
+        except InputError as error:
+            text = re.sub(r" \(--[^()]*\)", "", str(error))  # options of commands that read logs
+            raise type(error)(f"streams.{name}.replay: {text}") from error
 
     def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
         def read(step_ms: int) -> RequestTrace:

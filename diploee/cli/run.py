@@ -107,6 +107,7 @@ def run_command(
     from diploee.metrics.limits import load_limits
     from diploee.profiles import ProfileLibrary
     from diploee.progress import Progress
+    from diploee.scenario.loading import placing
     from diploee.simulation import simulate
     from diploee.units import S_PER_MIN
 
@@ -121,20 +122,21 @@ def run_command(
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     if at_most is None and (limits or resolved.limits):
         at_most = AT_MOST_MIN
-    result = simulate(
-        resolved,
-        out,
-        library=library,
-        engine=engine,
-        force=force,
-        event_windows=event_windows,
-        by_load=by_load,
-        before_stores=before_stores,
-        nodes_file=nodes_file,
-        progress=ProgressBars() if show else Progress(),
-        limits=[load_limits(name) for name in limits or ()],
-        at_most_s=None if at_most is None else at_most * S_PER_MIN,
-    )
+    with placing(scenario):
+        result = simulate(
+            resolved,
+            out,
+            library=library,
+            engine=engine,
+            force=force,
+            event_windows=event_windows,
+            by_load=by_load,
+            before_stores=before_stores,
+            nodes_file=nodes_file,
+            progress=ProgressBars() if show else Progress(),
+            limits=[load_limits(name) for name in limits or ()],
+            at_most_s=None if at_most is None else at_most * S_PER_MIN,
+        )
     if as_json:
         content = {
             "folder": str(result.folder),
@@ -178,10 +180,12 @@ def validate(
 ) -> None:
     """Check a scenario for mistakes, and forecast the time and memory of a run."""
     from diploee.profiles import ProfileLibrary
+    from diploee.scenario.loading import placing
     from diploee.simulation import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
-    found = check(resolved, ProfileLibrary.open(*(profiles or ())))
+    with placing(scenario):
+        found = check(resolved, ProfileLibrary.open(*(profiles or ())))
     facility = found.scenario.facility
     rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
     step_s = found.scenario.step_ms / 1000

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -184,6 +185,22 @@ def load_scenario(
         return located(path, lines, key_path)
 
     return scenario_from_dict(data, where).beside(path.parent)
+
+
+@contextmanager
+def placing(name_or_path: str | Path) -> Iterator[None]:
+    """Begin problems that only a run finds with file and line, where they name a key of it."""
+    try:
+        yield
+    except InputError as error:
+        path = find_shipped("scenario", name_or_path)
+        _, lines = load_yaml_with_lines(path, "")
+        paths = {dotted(key_path): key_path for key_path in lines if key_path}
+        parts = (text.partition(": ") for text in error.problems)
+        raise type(error)(
+            f"{located(path, lines, paths[key])}: {rest}" if key in paths else f"{key}{colon}{rest}"
+            for key, colon, rest in parts
+        ) from error
 
 
 def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:

@@ -93,8 +93,7 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
             near = one_line(did_you_mean(str(name), layout.names))
             raise InputError(
                 f"{text.path}: columns: no column {shown(name)} for '{key}' "
-                f"(found: {listed(layout.names)}){near}; '--column {key}=NAME' "
-                "names it on the command line"
+                f"(found: {listed(layout.names)}){near}; name it (--column {key}=NAME)"
             )
     found = {
         key: next((name for name in usual if layout.has(name)), "")
@@ -105,8 +104,8 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
         if not any(key in column_of for key in keys):
             raise InputError(
                 f"{text.path}: no column for '{keys[0]}' or '{keys[1]}', expected one of them; "
-                f"name it with --column {keys[0]}=NAME (columns in a scenario, such as "
-                f"{{'{keys[0]}': {shown(layout.names[0])}}})"
+                f"name it (--column {keys[0]}=NAME), such as columns: "
+                f"{{{keys[0]}: {shown(layout.names[0])}}}"
             )
     return column_of
 

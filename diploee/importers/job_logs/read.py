@@ -102,8 +102,8 @@ def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
     text.fail(
         text.start_line,
         f"not a job log of a known format, the first line is {shown(text.first_row)}; "
-        f"give log_format (--format; {one_of(JOB_LOG_FORMATS)}), or columns "
-        "(--column MEANING=NAME) for a table of other columns",
+        f"give its format (--format), one of {one_of(JOB_LOG_FORMATS)}, or for another table its "
+        "columns (--column MEANING=NAME), such as {submit: NAME, duration: NAME, nodes: NAME}",
     )
 
 
@@ -116,6 +116,6 @@ def _check_csv_options(path: Path, chosen: JobLogFormat, options: JobLogOptions)
         given = getattr(options, name) or None
         if chosen.name != "csv" and given != JobLogOptions.model_fields[name].default:
             raise InputError(
-                f"{path}: {name} is only for log_format 'csv', this log is of '{chosen.name}'; "
+                f"{path}: {name} is only for format 'csv', this log is of '{chosen.name}'; "
                 f"leave {name} (--{option}) out"
             )

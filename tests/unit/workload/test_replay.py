@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import TINY, tiny_data, tiny_library
+from builders import TINY, tiny_data, tiny_library, write_scenario
+from command_line import call
 
 import diploee
 from diploee.errors import InputError
@@ -365,3 +366,18 @@ def test_a_profile_given_by_id_is_refused_on_other_gpus_or_scaled_like_all_other
     with pytest.raises(InputError, match=r"replay\.profiles: pool 'main' .* such as 'job-71'"):
         on(1_400.0)
     assert mean_w(on(1_400.0, scale_profiles="by_tdp")) > 1.2 * measured.mean_power_w
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_wrong_log_is_refused_with_the_line_of_the_scenario_and_its_keys(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "log.csv").write_text("when,watts\n1,2\n", "utf-8")
+    replay = {"log": "log.csv", "rules": [{"workload": "tune"}]}
+    stream = {"pool": "main", "replay": replay}
+    file = write_scenario(tmp_path / "site.yaml", {"streams.training": stream})
+    line = file.read_text("utf-8").splitlines().index("    replay:") + 1
+    problem = call(command, file).problem
+    assert problem.startswith(f"{file}:{line} streams.training.replay: {tmp_path / 'log.csv'}:1: ")
+    assert "give its format, one of 'swf', " in problem
+    assert "columns, such as {submit: NAME" in problem and "--" not in problem

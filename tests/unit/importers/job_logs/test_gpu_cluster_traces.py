@@ -250,5 +250,5 @@ def test_a_pod_that_was_never_scheduled_never_started(tmp_path: Path) -> None:
 def test_options_of_plain_tables_do_not_fit_other_formats(tmp_path: Path) -> None:
     path = write(tmp_path, KALOS)
     for options in ({"time_format": "s"}, {"duration_unit": "h"}, {"columns": {"id": "job_id"}}):
-        with pytest.raises(InputError, match=r"log: \w+ is only for log_format 'csv', this log is"):
+        with pytest.raises(InputError, match=r"log: \w+ is only for format 'csv', this log is"):
             read_job_log(path, "acme", **options)  # type: ignore[arg-type]

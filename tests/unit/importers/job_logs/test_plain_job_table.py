@@ -190,7 +190,7 @@ TABLE = "submit,nodes,duration\n1,2,3\n"
     [
         ("submit,nodes\n1,2\n", {}, r"no column for 'duration' or 'end', expected one"),
         ("submit,duration\n1,2\n", {}, r"no column for 'nodes' or 'gpus'"),
-        ("when,nodes,duration\n1,2,3\n", {}, r"no column for 'submit' or 'start'.*\{'submit': 'wh"),
+        ("when,nodes,duration\n1,2,3\n", {}, r"no column for 'submit' or 'start'.*\{submit: 'wh"),
         ("When,nodes,duration\n1,2,3\n", {"columns": {"submit": "whem"}},
          r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', .*did you mean 'Wh"),
         ("submit,submit,nodes,duration\n1,1,2,3\n", {}, r"csv:1: column 'submit' is there 2"),
