@@ -38,9 +38,9 @@ def fit_command(
     scenario: Annotated[
         str | None,
         typer.Option(
-            help="Scenario that the stream is for: gives the pool, its nodes and GPUs, and how to "
-            "read the log where its only replay of a log says so. With --out it is written as a "
-            "whole, the stream in place of those of the pool."
+            help="Scenario that the stream is for: gives the pool, its nodes and GPUs, the zone of "
+            "stamps that name none, and how to read the log where its only replay of a log says "
+            "so. With --out it is written as a whole, the stream in place of those of the pool."
         ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,19 @@ def fit_from_log(
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
     log_format, options = _as_replayed(base, log_format, reading)
+    of_replay = [key for key in options if key not in reading]
     of_pool = None if base is None else base.facility.pools[pool_name]
     n_gpus = None if base is None else base.facility.node_type_of(pool_name).n_gpus
     known = log_format or ("csv" if "columns" in options else None)
+    reads = partial(read_job_log, log, log_format, pool_gpus_per_node=n_gpus or None)
     with naming_the_other_command(log, "fit", known):
-        read = read_job_log(log, log_format, pool_gpus_per_node=n_gpus or None, **options)
+        read = reads(**options)
+    notes = []
+    has_zone = base is not None and base.facility.model_fields_set & {"time_zone", "utc_offset"}
+    if base and has_zone and read.is_naive:  # which it is not where a zone was given
+        options["utc_offset"] = base.facility.time_zone or base.facility.utc_offset
+        read = reads(**options)
+        notes = [f"stamps without a zone are in the scenario's, {options['utc_offset']}"]
 
     def fitted(choices: JobFitOptions) -> JobLogFit:
         fit = fit_job_log(
@@ -81,12 +90,11 @@ def fit_from_log(
     if choices.holdout is not None:
         part = choices.model_copy(update={"end": split_of(fit, choices.holdout)})
         fit = with_holdout(fit, fitted(part), library)
-    if of_replay := [key for key in options if key not in reading]:
-        note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
-        fit = replace(fit, notes=(*fit.notes, note))
+    if of_replay:
+        notes.append(f"the log was read with {', '.join(of_replay)} of the scenario's replay")
     if base is not None:
-        notes = tuple(_of_other_gpus(fit, base.facility, pool_name, library, named))
-        fit = replace(fit, notes=(*fit.notes, *notes))
+        notes += _of_other_gpus(fit, base.facility, pool_name, library, named)
+    fit = replace(fit, notes=(*fit.notes, *notes))
     if fit.replay is not None:
         folder = out.parent if out else base.folder if base else Path()
         name = os.path.relpath(log.absolute(), folder.absolute())

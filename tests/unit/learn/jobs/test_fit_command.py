@@ -431,3 +431,19 @@ def test_an_input_is_never_replaced(
         with pytest.raises(InputError, match=r"--out: .* is an input of this command"):
             run(*options, "--out", tmp_path / name, "--force")
     assert log_file.read_bytes() == before
+
+
+def test_stamps_that_name_no_zone_are_in_that_of_the_scenario(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    rows = [f"2024-07-0{day} 09:10{{}},5400,2" for day in (1, 2, 3)]
+    base = write_scenario(tmp_path / "base.yaml", {"facility.time_zone": "America/Phoenix"})
+    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    for zone, offset_min, said in (("", -420, True), ("+02:00", 120, False)):
+        text = "\n".join(["submit,duration,nodes", *(row.format(zone) for row in rows)])
+        log.write_text(text + "\n", "utf-8")
+        found = json.loads(run(log, *options))
+        assert found["utc_offset_min"] == offset_min
+        note = "stamps without a zone are in the scenario's, America/Phoenix"
+        assert (note in found["notes"]) == said
