@@ -186,6 +186,8 @@ def counted(texts: Iterable[Iterable[str]], n_of: int, what: str) -> list[str]:
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest allowed word, or an empty string."""
-    near = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    """Return ``; did you mean 'x'?`` for the nearest allowed word or two, or an empty string."""
+    words = list(allowed)
+    near = get_close_matches(word, words, n=2, cutoff=0.9)  # 0.9: about a letter off
+    near = near or get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

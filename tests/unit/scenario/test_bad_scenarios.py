@@ -278,3 +278,10 @@ def test_duration_keeps_all_its_digits(duration: str) -> None:
     scenario = scenario_from_dict(tiny_data({"duration": duration, "resolution": "0.1 s"}))
     assert scenario.duration == duration
     assert scenario_from_dict(scenario.model_dump(mode="json")) == scenario
+
+
+def test_two_keys_that_are_equally_near_are_both_named() -> None:
+    problem = problem_of(
+        {"facility.stages": [{"kind": "point_of_interconnection", "contract_mwa": 1}]}
+    )
+    assert problem.endswith("did you mean 'contract_mw' or 'contract_mva'?")
