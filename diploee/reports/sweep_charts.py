@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from diploee.reports.sweep_data import (
     MEAN_POWER,
     RUNS_FOLDER,
     SweepData,
+    evenly,
     moving_axes,
     point_name,
     short_name,
@@ -245,21 +246,29 @@ def _ensemble(sweep: SweepData) -> Section | None:
         _read(sweep, name, columns)
         for name, columns in ((ENSEMBLE_TABLE, _SPREAD), (ENVELOPE_TABLE, _ENVELOPE))
     )
-    rows = sweep.finished.drop_duplicates("point")
-    moving, metrics = moving_axes(rows, sweep.axes), _metrics(sweep)
-    names = {int(row["point"]): point_name(row, moving) for _, row in rows.iterrows()}
+    finished = sweep.finished.drop_duplicates("point")
+    moving, metrics = moving_axes(finished, sweep.axes), _metrics(sweep)
+    names = {int(row["point"]): point_name(row, moving) for _, row in finished.iterrows()}
     found = [int(point) for point in spread["point"].unique() if point in names]
-    named = {point: names[point] for point in found[:MAX_POINTS]}
-    cut = spread["point"].nunique() - len(named)
-    by_point = {name: spread[spread["point"] == point] for point, name in named.items()}
+    rows, drawn = (
+        {found[k]: names[found[k]] for k in evenly(len(found), most)}
+        for most in (MAX_ROWS, MAX_POINTS)
+    )
+    supported = set(spread["point"][spread["p5"].notna()])
     return Section(
         "ensemble",
         "Spread over seeds and draws",
         (),
-        tuple(_spread_table(of, name, metrics, sweep.accuracy) for name, of in by_point.items()),
-        tuple(_envelopes(envelope, named, set(spread["point"][spread["p5"].notna()]))),
-        (f"{cut} more points stand in {ENSEMBLE_TABLE}.",) if cut else (),
+        tuple(_spread_tables(spread, rows, metrics, sweep.accuracy)),
+        tuple(_envelopes(envelope, drawn, supported, _cut(drawn, found, ENVELOPE_TABLE))),
+        tuple(filter(None, [_cut(rows, found, ENSEMBLE_TABLE)])),
     )
+
+
+def _cut(shown: Sized, found: Sized, table: str) -> str:
+    """Return how many points are shown, where these are not all."""
+    few = len(shown) < len(found)
+    return f"{len(shown)} of {len(found)} points, evenly spread; all are in {table}." if few else ""
 
 
 def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame:
@@ -269,7 +278,7 @@ def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame
 
 
 def _envelopes(
-    envelope: pd.DataFrame, named: dict[int, str], supported: set[int]
+    envelope: pd.DataFrame, named: dict[int, str], supported: set[int], cut: str
 ) -> Iterator[Chart]:
     unit = power_unit(float(envelope["max_w"].max()))
     share = Axis("Share of the time [%]", range=(0, 100))
@@ -298,35 +307,46 @@ def _envelopes(
             )  # fmt: skip
         if any(len(panel.layers[0].x) > 1 for panel in panels):
             words = f"{what}, over the members of a point, at each place of the axis for itself."
-            if cut := envelope["point"].nunique() - len(named):
-                words += f" The first {len(named)} points; {cut} more stand in {ENVELOPE_TABLE}."
-            yield Chart(id_, title, words, tuple(panels))
+            yield Chart(id_, title, f"{words} {cut}".rstrip(), tuple(panels))
 
 
-def _spread_table(rows: pd.DataFrame, name: str, metrics: list[Metric], accuracy: float) -> Table:
+def _spread_tables(
+    spread: pd.DataFrame, named: dict[int, str], metrics: list[Metric], accuracy: float
+) -> Iterator[Table]:
+    """Yield a table of all metrics of a single point, else one of all points for each metric."""
+    alone, over = len(named) == 1, f"over {int(spread['n'].max())} members"
+    note = (
+        "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to "
+        f"{100 * accuracy:g} %; ensemble.json describes the method."
+    )
+    of_metrics = {m: [*_spread_of(spread, named, m, alone)] for m in metrics}
+    if alone:
+        figures = tuple(figure for of in of_metrics.values() for figure in of)
+        yield Table(f"Spread {over}", figures, note, "Metric")
+        return
+    for m, of in of_metrics.items():
+        if of:
+            yield Table(f"{m.heading}, {over}", tuple(of), note, "Point")
+            note = ""
+
+
+def _spread_of(
+    spread: pd.DataFrame, named: dict[int, str], m: Metric, alone: bool
+) -> Iterator[Figure]:
     from pandas import notna
 
-    by_metric = rows.set_index("metric").to_dict("index")
-    figures = list[Figure]()
-    ends = ("min", "p50", "max") if rows["p5"].isna().all() else _PERCENTILES
-    for m in metrics:
-        if of := by_metric.get(m.key):
-            figures += [Figure(m.heading, float(of[p]) * m.factor, quantity=p.replace("p", "P"),
-                               pattern=m.format) for p in ends if notna(of[p])]  # fmt: skip
-            figures += [Figure(m.heading, float(of[f"seeds_for_{what}"]), pattern="{:,.0f}",
-                               quantity=f"seeds for the {what.replace('p', 'P')}")
-                        for what in ("mean", "p95") if notna(of[f"seeds_for_{what}"])]  # fmt: skip
-            if "moved_by" in of and ends is _PERCENTILES:
-                moved = of["moved_by"] or "none stands out"
-                figures.append(Figure(m.heading, moved, quantity="moved by"))
-    title = f"Spread over {int(rows['n'].max())} members" + (f": {name}" if name else "")
-    return Table(
-        title,
-        tuple(figures),
-        "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to "
-        f"{100 * accuracy:g} %; ensemble.json describes the method.",
-        "Metric",
-    )
+    rows = spread[(spread["metric"] == m.key) & spread["point"].isin(list(named))]
+    ends = ("min", "p50", "max") if spread["p5"].isna().all() else _PERCENTILES
+    for of in rows.to_dict("records"):
+        item = m.heading if alone else named[int(of["point"])]
+        for p in (p for p in ends if notna(of[p])):
+            yield Figure(item, float(of[p]) * m.factor, quantity=p.replace("p", "P"),
+                         pattern=m.format)  # fmt: skip
+        for what in (w for w in ("mean", "p95") if notna(of[f"seeds_for_{w}"])):
+            yield Figure(item, float(of[f"seeds_for_{what}"]), pattern="{:,.0f}",
+                         quantity=f"seeds for the {what.replace('p', 'P')}")  # fmt: skip
+        if "moved_by" in of and ends is _PERCENTILES:
+            yield Figure(item, of["moved_by"] or "none stands out", quantity="moved by")
 
 
 Verdicts = dict[str, tuple[str, LimitReport]]

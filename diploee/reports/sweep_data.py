@@ -116,12 +116,16 @@ def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
     kept = (MANIFEST, FACILITY_FILE)
     there = places.map(lambda place: all((place / name).is_file() for name in kept))
     table, places = table[there], places[there]
-    if len(table) > most:
-        chosen = [round(i * (len(table) - 1) / (most - 1)) for i in range(most)]
-        table, places = table.iloc[chosen], places.iloc[chosen]
+    chosen = evenly(len(table), most)
+    table, places = table.iloc[chosen], places.iloc[chosen]
     moving = moving_axes(table, sweep.axes) or list(sweep.axes)
     labels = [point_name(row, moving) or sweep.name for _, row in table.iterrows()]
     return list(zip(places, labels, strict=True))
+
+
+def evenly(n: int, most: int) -> list[int]:
+    """Return up to `most` of n places, evenly spread, with both ends."""
+    return [round(k * (n - 1) / (most - 1)) for k in range(most)] if n > most else [*range(n)]
 
 
 def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:

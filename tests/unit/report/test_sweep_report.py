@@ -144,3 +144,37 @@ def test_a_sweep_whose_runs_are_all_pending_says_so(tmp_path: Path, library_fold
     run_sweep(file, out, executor=lambda _: iter(()), profiles=[str(library_folder)])
     with pytest.raises(InputError, match="no run of this sweep has finished; see its column"):
         read_sweep(out)
+
+
+def test_of_many_points_those_that_are_drawn_span_all_and_the_caption_says_so(
+    tmp_path: Path,
+) -> None:
+    levels = [round(0.02 * k, 2) for k in range(1, 16)]
+    points = range(len(levels))
+    spread = {"metric": "power.mean_mw", "n": 3, "p5": None, "p95": None} | dict.fromkeys(
+        ("seeds_for_mean", "seeds_for_p95"), 5.0
+    )
+    rows = [{**spread, "point": k, "mean": k, "min": k, "p50": k, "max": k + 1} for k in points]
+    curve = dict.fromkeys(("p5_w", "p50_w", "p95_w", "min_w", "max_w"), 5e6)
+    weeks = [
+        {**curve, "kind": "duration_curve", "point": k, "at": at} for k in points for at in (0, 1)
+    ]
+    folder = tmp_path / "s"
+    folder.mkdir()
+    pd.DataFrame(rows).astype({"p5": float, "p95": float}).to_parquet(folder / "ensemble.parquet")
+    pd.DataFrame(weeks).to_parquet(folder / "envelope.parquet")
+    report = written(folder, [8], levels)
+    summary = pd.read_parquet(folder / "summary.parquet")
+    summary["point"] = summary.groupby(LEVEL).ngroup()
+    summary.to_parquet(folder / "summary.parquet")
+    report = build_report([folder])
+    (section,) = (section for section in report.sections if section.id == "ensemble")
+    (chart,) = section.charts
+    drawn = [panel.title for panel in chart.panels]
+    assert (len(drawn), drawn[0], drawn[-1]) == (
+        *(12, "target utilization 0.02", "target utilization 0.3"),
+    )
+    assert "12 of 15 points, evenly spread; all are in envelope.parquet." in chart.caption
+    (table,) = section.tables
+    assert (table.title, len(table.rows)) == ("Mean power [MW], over 3 members", 15)
+    assert table.cell("target utilization 0.1", "seeds for the mean") == "5"
