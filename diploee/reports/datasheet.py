@@ -8,7 +8,7 @@ guideline of 2026-05 (mostly seen in secondary sources).
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_TIME = b"1980-01-01T00:00:00Z"
-QUARTER_MS = 15 * MS_PER_MIN
+TEN_MIN_MS, QUARTER_MS = 10 * MS_PER_MIN, 15 * MS_PER_MIN
 MOST_MONTHS = 24
-AVERAGING = (
-    "Peaks are the largest of consecutive means, ramps of adjacent ones. What is empty needs a run "
-    "at a finer step, such as --set 'step=0.1 s'."
-)
+AVERAGING = "Peaks are the largest of consecutive means, ramps of adjacent ones."
+PEAKS_OVER = tuple(sorted({*PEAK_MS, TEN_MIN_MS, QUARTER_MS}))
+RAMPS_OVER = tuple(sorted({*RAMP_MS, TEN_MIN_MS, QUARTER_MS}))
+"""Lengths of the means whose peaks and ramps the sheet has, as far as the run shows them [ms]."""
 SHARES = (
     "Of the devices' energy. ASSUMPTION [J]: jobs are training, fine-tuning among it, unless all "
     "of a stream's classes are batch inference."
@@ -102,19 +102,20 @@ Entry = Mapping[str, Any]
 
 def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> Report:
     """Return the data sheet of a run."""
-    view, (quarters, why) = RunView(run, MEGAWATT), _quarters(run)
+    view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
     demands = [run.limits(name) for name in limits] or run.verdicts
     tables = {pivot.title: pivot for part in RANKED for pivot in part.tables}
     grid = run.metrics.get("grid")
     lines = view.table(tables["Strongest lines of the mean spectrum"])
     none = Figure("Lines", None, note="no line stands out, or the run is too coarse for a spectrum")
     swings = view.table(tables["Swings"])
+    averaging = [*_by_averaging(view)]
     sections = [
         _section("site", "Site and applicant", _site(run)),
         _section("connection", "Connection", _connection(run)),
         _section("active", "Active power", _active(view, quarters, why)),
-        _section("averaging", "Peak and ramps by averaging time", _by_averaging(view),
-                 f"{AVERAGING}{_bounds(view)}"),
+        _section("averaging", "Peak and ramps by averaging time", averaging,
+                 _averaging_note(view, averaging)),
         _section("reactive", "Reactive power", _reactive(view), " ".join(reactive_notes(run))),
         Section("swings", "Swings, and what is withheld", (), (swings,) if swings else (),
                 notes=(withheld(grid),) if grid else ()),
@@ -150,7 +151,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
     )
 
 
-def _section(id_: str, title: str, found: Iterator[Figure], note: str = "") -> Section:
+def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> Section:
     """Return a section of a table where the figures have quantities, else of plain figures."""
     figures, notes = tuple(found), (note,) if note else ()
     if any(figure.quantity for figure in figures):
@@ -248,43 +249,52 @@ def _reactive(view: RunView) -> Iterator[Figure]:
 
 
 def _by_averaging(view: RunView) -> Iterator[Figure]:
-    """Yield peak and ramps in one row each, from the steps of the run where these are finer."""
+    """Yield peak and ramps in a row each, from the steps of the run where these are finer.
+
+    Lengths that the run has nothing of are left out, and the note says so.
+    """
+    values, tens = view.values, _demands(view.run, TEN_MIN_MS)[0]
     windows = {name: abs(window["value_mw"]) for name, window in view.run.event_windows.items()}
-    found = {name: view.values.get(f"grid.{key}") for name, key in (
-        (interval(view.step_ms), "peak.max_mw"),
-        ("15 min", "maximum_demand.intervals.15min.max_mw"),
-    )}  # fmt: skip
-    for length_ms in sorted({*PEAK_MS, *RAMP_MS}):
+    peaks = {
+        MS_PER_S: windows.get("peak"),
+        view.step_ms: values.get("grid.peak.max_mw"),
+        TEN_MIN_MS: float(tens.max()) if len(tens) else None,
+        QUARTER_MS: values.get(f"{_DEMAND}.max_mw"),
+    }
+    for length_ms in sorted({*PEAKS_OVER, *RAMPS_OVER}):
         name, quantity = f"{length_ms / MS_PER_S:g}s", f"{interval(length_ms)} means"
-        at_step = f"grid.at_step.{{}}.{name}.{{}}"
-        if length_ms in PEAK_MS:
-            mw = view.values.get(at_step.format("peaks", "max_mw"))
-            mw = found.get(interval(length_ms)) if mw is None else mw
-            yield Figure("Peak [MW]", windows.get("peak") if name == "1s" and mw is None else mw,
-                         quantity=quantity)  # fmt: skip
-        for way, kind in (("up", "rise"), ("down", "drop")) if length_ms in RAMP_MS else ():
-            rate = view.values.get(at_step.format("ramps", f"{way}_mw_per_min"))
+        mw = values.get(f"grid.at_step.peaks.{name}.max_mw", peaks.get(length_ms))
+        if mw is not None:
+            yield Figure("Peak [MW]", mw, quantity=quantity)
+        for way, kind in (("up", "rise"), ("down", "drop")) if length_ms in RAMPS_OVER else ():
+            rate = values.get(f"grid.at_step.ramps.{name}.{way}_mw_per_min")
             if rate is None:
-                rate = view.values.get(f"grid.ramps.intervals.{name}.{way}.max_mw_per_min")
+                rate = values.get(f"grid.ramps.intervals.{name}.{way}.max_mw_per_min")
             if rate is None and f"{kind}_{name}" in windows:
                 rate = windows[f"{kind}_{name}"] * MS_PER_MIN / length_ms
-            yield Figure(f"Largest ramp {way} [MW/min]", rate, quantity=quantity)
+            if rate is not None:
+                yield Figure(f"Largest ramp {way} [MW/min]", rate, quantity=quantity)
 
 
-def _bounds(view: RunView) -> str:
-    """Return which of these rows are lower bounds, and why."""
-    names = []
-    for kind, key, of in (
-        ("ramps", "ramps.{:g}s.", RAMP_MS),
-        ("peaks", "peaks.{:g}s.max_mw", PEAK_MS),
-    ):
-        bounded = [n for n in of if is_lower_bound(view.values, f"grid.{key.format(n / MS_PER_S)}")]
-        names += [f"{kind} over {listed([interval(n) for n in bounded])}"] if bounded else []
-    if not names:
-        return ""
-    records_s = view.values.get("grid.bandwidth.interpolated_s")
-    why = f"clouds are not seen within {records_s:g} s" if records_s else "readings smear them"
-    return f" Lower bounds: {listed(names)}, as {why}."
+def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
+    """Return what is meant, which lengths are left out, and which figures are lower bounds."""
+    there = {figure.quantity for figure in found}
+    finer, bounds = [], list[str]()
+    for kind, key, of in (("ramps", "ramps.{:g}s.", RAMPS_OVER),
+                          ("peaks", "peaks.{:g}s.max_mw", PEAKS_OVER)):  # fmt: skip
+        shown = [n for n in of if f"{interval(n)} means" in there]
+        finer = [interval(n) for n in of if n not in shown and n < view.step_ms]
+        keys = {n: f"grid.{key.format(n / MS_PER_S)}" for n in shown}
+        least = [interval(n) for n in shown if is_lower_bound(view.values, keys[n])]
+        bounds += [f"{kind} over {listed(least)}"] if least else []
+    words = [AVERAGING]
+    if finer:
+        words.append(f"Means of {listed(finer)} need a finer step, such as --set 'step=0.1 s'.")
+    if bounds:
+        records_s = view.values.get("grid.bandwidth.interpolated_s")
+        why = f"clouds are not seen within {records_s:g} s" if records_s else "readings smear them"
+        words.append(f"Lower bounds: {listed(bounds)}, as {why}.")
+    return " ".join(words)
 
 
 def _shares(run: Run) -> Iterator[Figure]:
@@ -309,17 +319,17 @@ def _shares(run: Run) -> Iterator[Figure]:
             yield Figure(kind, share, "%", names, quantity)
 
 
-def _quarters(run: Run) -> tuple[pd.Series[float], str]:
-    """Return the demand of whole clock quarters of an hour [MW] by their start in the run [ms].
+def _demands(run: Run, length_ms: int) -> tuple[pd.Series[float], str]:
+    """Return the means of whole clock intervals of a length [MW] by their start in the run [ms].
 
     Without the time in which the run filled up; of a run that has none the reason.
     """
     import pandas as pd
 
     clock = run.scenario.written_clock.wall
-    if reason := clock.why_not_aligned(QUARTER_MS):
-        return pd.Series(dtype=float), f"15 min: {reason}"
-    sums, at_ms = ClockSums(clock, QUARTER_MS), 0
+    if reason := clock.why_not_aligned(length_ms):
+        return pd.Series(dtype=float), f"{interval(length_ms)}: {reason}"
+    sums, at_ms = ClockSums(clock, length_ms), 0
     series = Series(clock.step_ms, [sums])
     filled_ms = round(run.transient_h * MS_PER_H)
     for block in run.blocks(["facility_power_w"]):
@@ -327,7 +337,7 @@ def _quarters(run: Run) -> tuple[pd.Series[float], str]:
         series.add(at_ms, quanta, filled_ms)
         at_ms += quanta.size * clock.step_ms
     found = sums.result()
-    why = "" if found.counts.size else "15 min: the run holds no whole interval"
+    why = "" if found.counts.size else f"{interval(length_ms)}: the run holds no whole interval"
     return pd.Series(found.mean_mw, found.starts_ms, dtype=float), why
 
 

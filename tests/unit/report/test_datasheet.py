@@ -174,7 +174,8 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     note = found(sheet, "Active")["Load factor, of rated power", ""].note
     assert note == "device rating (rated_power_mw) of all phases"
     ramps = found(sheet, "Peak and ramps")
-    assert ramps["Largest ramp up [MW/min]", "10 min means"].value is None
+    assert ("Largest ramp up [MW/min]", "10 min means") not in ramps
+    assert ramps["Largest ramp up [MW/min]", "15 min means"].value > 0
     (swings,) = (section for section in sheet.sections if section.id == "swings")
     assert "shorter than the run's resolution" in swings.notes[0]
     assert min(demands) > 0.9 * 4 * 400e-6
@@ -288,3 +289,16 @@ def test_place_in_the_run_folder_is_refused_and_nothing_written(
     told = call("datasheet", at_the_meter, *(part for pair in places.items() for part in pair))
     assert told.code != 0 and "--csv: " in told.err and "choose a place beside it" in told.err
     assert set(at_the_meter.rglob("*")) == before
+
+
+def test_peaks_and_ramps_are_of_all_lengths_that_a_run_of_minutes_shows(tmp_path: Path) -> None:
+    run = simulate(tiny_scenario({"duration": "1 d"}), tmp_path / "run", library=tiny_library())
+    (section,) = (s for s in data_sheet(run).sections if s.id == "averaging")
+    (table,) = section.tables
+    assert list(table.units) == ["1 min means", "10 min means", "15 min means"]
+    assert all(set(cells) == set(table.units) for cells in table.rows.values())
+    means_w = run.facility()["facility_power_w"].to_numpy(float).reshape(-1, 10).mean(axis=1)
+    filled = -(-round(run.transient_h * 60) // 10)
+    peak = table.rows["Peak [MW]"]["10 min means"].value
+    assert peak == pytest.approx(means_w[filled:].max() / 1e6, rel=1e-6)
+    assert "Means of 0.1 s and 1 s need a finer step" in section.notes[0]
