@@ -42,8 +42,8 @@ KILOWATT = PowerUnit("kW", "kWh", W_PER_KW, J_PER_MWH / 1000)
 
 
 def power_unit(max_w: float) -> PowerUnit:
-    """Return MW from 0.1 MW on, else kW."""
-    return MEGAWATT if max_w >= 0.1 * W_PER_MW else KILOWATT
+    """Return MW from 1 MW on, else kW."""
+    return MEGAWATT if max_w >= W_PER_MW else KILOWATT
 
 
 SLOTS_PER_GPU = 100

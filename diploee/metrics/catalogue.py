@@ -32,7 +32,8 @@ from diploee.power.event_windows import EVENT_WINDOW_METRICS
 TRANSIENT_METRICS = (
     Metric(
         "grid.transient_h", "h", "time in which the run filled up", "{:.1f}",
-        "left out of peaks, demand, ramps, swings, spectrum and event windows",
+        "left out of peaks, demand, ramps, swings, spectrum, event windows and hours above the "
+        "contract or of reactive power",
     ),
 )  # fmt: skip
 

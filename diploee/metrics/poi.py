@@ -64,10 +64,6 @@ _SUMMED = (
     ),
 )  # fmt: skip
 
-_FILLED = (
-    "a run that begins empty fills up at first: that time (grid.transient_h) is in energies alone"
-)
-
 POI_METRICS = (
     *_SUMMED,
     Metric("poi.drawn_mvarh", "Mvarh", "reactive energy drawn", "{:,.1f}", view="table"),
@@ -84,10 +80,10 @@ POI_METRICS = (
            view="table", of_means=True),
     Metric("poi.reactive.min_mvar", "Mvar", "minimum reactive power",
            text="below 0 where it is supplied", view="table", of_means=True),
-    Metric("poi.reactive.leading_h", "h", "hours in which reactive power is supplied (leading), "
-           "once filled up", "{:,.1f}", _FILLED, "table"),
-    Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging), "
-           "once filled up", "{:,.1f}", _FILLED, "table"),
+    Metric("poi.reactive.leading_h", "h", "hours in which reactive power is supplied (leading)",
+           "{:,.1f}", view="table"),
+    Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging)",
+           "{:,.1f}", view="table"),
     Metric("poi.exported_h", "h", "hours in which power is exported", "{:,.1f}"),
     Metric("poi.apparent.max_mva", "MVA", "maximum apparent power", view="table", of_means=True),
     Metric("poi.headroom.use", "%", "use of the contract", "{:.1f}",
@@ -99,7 +95,7 @@ POI_METRICS = (
     Metric("poi.headroom.mva", "MVA", "headroom", text="contracted power less the maximum apparent "
            "power", view="table", of_means=True),
     Metric("poi.headroom.fraction", "%", "headroom, of the contracted power", "{:.1f}", factor=100),
-    Metric("poi.headroom.over_h", "h", "hours above the contracted power", "{:,.1f}", _FILLED),
+    Metric("poi.headroom.over_h", "h", "hours above the contracted power", "{:,.1f}"),
     *map(_of_months, _SUMMED),
 )  # fmt: skip
 

@@ -52,8 +52,13 @@ def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
 
 
 def pattern_for(values: Iterable[object], digits: int = 4) -> str:
-    """Return a format of as many decimals as give the largest number `digits` digits."""
+    """Return a format of as many decimals as give the largest number `digits` digits.
+
+    Counts, whole numbers by their type, have none.
+    """
     sizes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    if sizes and all(isinstance(size, int) for size in sizes):
+        return "{:,.0f}"
     largest = max(sizes, default=0.0)
     before = math.floor(math.log10(largest)) + 1 if largest > 0 else 1
     return f"{{:,.{min(max(digits - before, 0), 6)}f}}"

@@ -160,6 +160,7 @@ def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
     assert moment(None) == moment(5) == "\N{EN DASH}"
     assert pattern_for([7.33, None, -0.2]).format(7.33) == "7.330"
     assert pattern_for([3649.2], 3).format(3649.2) == "3,649"
+    assert pattern_for([673, None, 2]).format(673) == "673"  # counts
 
 
 def test_notebook_text_of_a_user_s_name_is_no_markup(tmp_path: Path) -> None:
