@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from diploee.scenario.log_replay import JobReplay as JobReplay
     from diploee.scenario.log_replay import LogReading as LogReading
     from diploee.scenario.log_replay import RequestReplay as RequestReplay
-    from diploee.scenario.models import SCHEDULERS as SCHEDULERS
     from diploee.scenario.models import Facility as Facility
-    from diploee.scenario.models import NodeType as NodeType
-    from diploee.scenario.models import Phase as Phase
-    from diploee.scenario.models import Pool as Pool
     from diploee.scenario.models import Scenario as Scenario
-    from diploee.scenario.models import SchedulerSpec as SchedulerSpec
     from diploee.scenario.models import Size as Size
     from diploee.scenario.overloads import OVERLOADS as OVERLOADS
     from diploee.scenario.overloads import OverloadSpec as OverloadSpec
+    from diploee.scenario.pools import SCHEDULERS as SCHEDULERS
+    from diploee.scenario.pools import NodeType as NodeType
+    from diploee.scenario.pools import Phase as Phase
+    from diploee.scenario.pools import Pool as Pool
+    from diploee.scenario.pools import SchedulerSpec as SchedulerSpec
     from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS as BATCH_SIZE_OPTIMIZERS
     from diploee.scenario.recurring import POWER_LIMIT_OPTIMIZERS as POWER_LIMIT_OPTIMIZERS
     from diploee.scenario.recurring import BatchSizeOptimizer as BatchSizeOptimizer

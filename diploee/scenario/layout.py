@@ -12,7 +12,7 @@ from diploee.model import MAX_NODES, Model, optional
 from diploee.tables import Int64Array
 
 if TYPE_CHECKING:
-    from diploee.scenario.models import Pool
+    from diploee.scenario.pools import Pool
 
 Level = Literal["node", "chassis", "rack", "row", "hall"]
 LEVELS: tuple[Level, ...] = ("node", "chassis", "rack", "row", "hall")

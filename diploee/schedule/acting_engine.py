@@ -17,7 +17,7 @@ import numpy as np
 import simpy
 
 from diploee.errors import one_of, shown
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.acting_views import ActingJob, ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
 from diploee.schedule.context import DRAW_MS, Context, JobTable, PowerBasis

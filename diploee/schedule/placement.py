@@ -15,7 +15,7 @@ import numpy as np
 from diploee.errors import WorkloadError
 from diploee.jit import njit
 from diploee.scenario.layout import MOST_IN_RACK
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.compiled_gpus import (
     Gpus,
     add_to,

@@ -18,7 +18,7 @@ from diploee.columns import Column
 from diploee.errors import Brief, PolicyError, WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, Scenario
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.context import DRAW_MS, Context, JobTable
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import Policy, asked, starts_read, twin_of

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Cluster, Engine
 

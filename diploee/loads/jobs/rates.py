@@ -17,7 +17,7 @@ from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.progress import report
 from diploee.scenario import Calendar, WeekToWeek
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.scenario.times import holidays_of
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array

@@ -31,7 +31,7 @@ from diploee.loads.services.timeline import (
 )
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import RequestStream, Scenario, Service
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S

@@ -31,7 +31,7 @@ from diploee.loads.services.request_trace import (
     trace_step_ms,
 )
 from diploee.scenario import Fluctuation, Scenario
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.streams import stream as random_stream
 from diploee.tables import Float32Array, Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from diploee.scenario.models import NODE_PRESETS, NodeType
+from diploee.scenario.pools import NODE_PRESETS, NodeType
 
 
 @pytest.mark.parametrize("name", NODE_PRESETS)

@@ -15,7 +15,7 @@ from diploee.errors import PolicyError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule import (
     ActedSchedule,
     Action,

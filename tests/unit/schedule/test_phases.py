@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from diploee import Run, simulate
 from diploee.metrics.cause_words import cause_words
 from diploee.scenario import Pool
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule import ClusterView, StrictFifo
 from diploee.schedule.schedule import NEVER_MS, Cluster, Engine
 

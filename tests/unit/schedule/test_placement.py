@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import WorkloadError
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule.placement import ABSENT, HeldNodes, PlacedPool, Stretches
 from diploee.tables import concat
 from diploee.units import SLOTS_PER_GPU

@@ -13,7 +13,7 @@ from builders import job_table, queued_at, schedule_pool, tiny_library, tiny_sce
 from diploee import simulate
 from diploee.errors import PolicyError, WorkloadError
 from diploee.scenario import Pool
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 from diploee.schedule import ClusterView, Policy, Schedule, StrictFifo
 from diploee.schedule.acting_engine import ActingEngine
 from diploee.schedule.actions import Start

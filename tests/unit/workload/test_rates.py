@@ -11,7 +11,7 @@ from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.loads.jobs.rates import HourlyRates, gamma_factors, hourly_rates
 from diploee.scenario import Calendar
-from diploee.scenario.models import StandingNodes
+from diploee.scenario.pools import StandingNodes
 
 MS_PER_H = 3_600_000
 MONDAY = datetime(2018, 1, 1)
