@@ -215,7 +215,7 @@ class Run(Brief):
 
     def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
         """Return the results as sections, the answer first; verdicts of `limits` among them."""
-        from diploee.outputs.ranked import run_sections
+        from diploee.outputs.run_sections import run_sections
 
         return run_sections(self, limits or self.verdicts)
 

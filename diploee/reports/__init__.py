@@ -1,8 +1,8 @@
 """The report: one self-contained HTML page, and pictures, from run folders or a sweep alone.
 
 The way of a number: a folder (`data`, `sweep_data`) -> sections of figures and tables
-(`diploee.outputs.ranked`), and arrays small enough for a page (`aggregate`) -> charts, by the ids
-that the sections name (`build`) -> a page (`page`) or files (`diploee.drawing`). `datasheet` is
+(`diploee.outputs.run_sections`), and arrays small enough for a page (`aggregate`) -> charts, by the
+ids that the sections name (`build`) -> a page (`page`) or files (`diploee.drawing`). `datasheet` is
 another page of sections, of what an interconnection asks for; `compare` ranks by the same sections.
 """
 

@@ -22,7 +22,9 @@ from diploee.files import Writing, check_file, writing
 from diploee.metrics.limits import load_limits
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import run_files
-from diploee.outputs.ranked import RANKED, limits_section, run_sections
+from diploee.outputs.limits_section import limits_section
+from diploee.outputs.ranked import RANKED
+from diploee.outputs.run_sections import run_sections
 from diploee.outputs.sections import Section, beside
 from diploee.outputs.words import interval, listed
 from diploee.progress import stage

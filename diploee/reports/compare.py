@@ -11,7 +11,8 @@ from diploee.errors import Brief, InputError, plural
 from diploee.metric import NONE, Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run, open_run
-from diploee.outputs.ranked import is_lower_bound, ranks
+from diploee.outputs.lower_bounds import is_lower_bound
+from diploee.outputs.ranked import ranks
 from diploee.reports.data import differing_settings, run_labels
 from diploee.units import W_PER_MW, power_unit
 

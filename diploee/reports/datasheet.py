@@ -25,16 +25,12 @@ from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import refuse_in_run, run_files
-from diploee.outputs.ranked import (
-    RANKED,
-    RunView,
-    is_lower_bound,
-    limits_section,
-    provenance,
-    reactive_notes,
-    voltage_notes,
-    withheld,
-)
+from diploee.outputs.limits_section import limits_section
+from diploee.outputs.lower_bounds import is_lower_bound, withheld
+from diploee.outputs.provenance import provenance
+from diploee.outputs.ranked import RANKED
+from diploee.outputs.run_sections import reactive_notes, voltage_notes
+from diploee.outputs.run_view import RunView
 from diploee.outputs.sections import COLUMNS, Figure, Section, Table, long_rows
 from diploee.outputs.words import interval, listed, moment
 from diploee.progress import stage

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diploee.drawing.charts import Axis, Bars, Carpet, Chart, Line, Panel, dash, since_monday
-from diploee.outputs.ranked import worst_weeks
+from diploee.outputs.run_sections import worst_weeks
 from diploee.outputs.words import interval, listed
 from diploee.reports.aggregate import by_date, day_grid, duration_curve, week_ms
 from diploee.reports.common import (

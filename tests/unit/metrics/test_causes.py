@@ -22,7 +22,7 @@ from diploee.columns import Column
 from diploee.facility import Block
 from diploee.metrics.attribution import _of_calendar
 from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
-from diploee.outputs.ranked import run_sections
+from diploee.outputs.run_sections import run_sections
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 

@@ -15,7 +15,9 @@ from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.limits import check_limits, load_limits
 from diploee.outputs import Run
-from diploee.outputs.ranked import RANKED, ranks, run_sections, withheld
+from diploee.outputs.lower_bounds import withheld
+from diploee.outputs.ranked import RANKED, ranks
+from diploee.outputs.run_sections import run_sections
 from diploee.outputs.sections import Figure, Section, as_dict, beside, long_rows
 from diploee.outputs.words import moment, pattern_for
 

@@ -1,0 +1,163 @@
+"""The sections of a run, the answer first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.metrics.limits import LimitReport
+from diploee.outputs.limits_section import limits_section
+from diploee.outputs.lower_bounds import withheld
+from diploee.outputs.provenance import provenance
+from diploee.outputs.ranked import FIRST, RANKED
+from diploee.outputs.run_view import RunView
+from diploee.outputs.sections import Figure, Section, Table
+from diploee.outputs.words import interval, listed, moment
+from diploee.units import W_PER_MW
+
+if TYPE_CHECKING:
+    from diploee.outputs.reader import Run
+
+
+def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
+    """Return the sections of a run, the answer first.
+
+    Parameters
+    ----------
+    run : Run
+        An open run.
+    limits : sequence of LimitReport
+        Verdicts that the answer gives in a word, and a section in full.
+    """
+    view = RunView(run)
+    found = [_answer(view, limits)]
+    if limits:
+        found.append(limits_section([(run, report, "") for report in limits]))
+    found += [view.section(part) for part in RANKED]
+    ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
+    found[ramps] = _with_causes(found[ramps], view)
+    notes = {"poi": [*_billing_notes(run), *reactive_notes(run)], "ramps": voltage_notes(view)}
+    found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
+    if run.scenario.facility.ride_through:
+        found.append(run.ride_through.section())
+    return [*found, provenance(run)]
+
+
+def reactive_notes(run: Run) -> list[str]:
+    """Return that reactive power rests on assumptions, where no band says how far."""
+    if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
+        return []
+    return [
+        "Reactive power rests on assumed filters, capacitors and transformers: it is known to 30 % "
+        "at best, and its sign may not be. Its band: diploee ensemble SITE --assumed --runs 40, "
+        "then --bands."
+    ]
+
+
+def _billing_notes(run: Run) -> list[str]:
+    """Return which months the run covers in part, and which ratchets are lower bounds."""
+    months = (run.metrics.get("billing") or {}).get("months") or []
+    partial = [month["month"] for month in months if not month["complete"]]
+    bound = [m["month"] for m in months if (m.get("billed") or {}).get("lower_bound")]
+    notes = [f"Only what the run covers: {listed(partial)}."] if partial else []
+    ratchet = "Lower bounds, as the ratchet knows fewer than 11 whole months"
+    return [*notes, *([f"{ratchet}: {listed(bound)}."] if bound else [])]
+
+
+def voltage_notes(view: RunView) -> list[str]:
+    """Return what must be known of the rapid voltage changes."""
+    found = []
+    if view.values.get("grid.voltage_change.lower_bound"):
+        found.append("Voltage changes are lower bounds, as no reactive power is modelled.")
+    if n := view.values.get("grid.voltage_change.collapses"):
+        found.append(f"The voltage collapses at {n:,} instants: two buses have no solution.")
+    return found
+
+
+def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
+    """Return what heads every view of a run: the peak, the worst ramp, energy, and verdicts."""
+    metered = bool(view.run.metrics.get("poi"))
+    means = f"{interval(view.step_ms)} means"
+    items = {
+        "poi.headroom.use": "Use of the contract",
+        "power.max_mw": f"Peak, {means}",
+        "grid.ramps.intervals.600s.up.max_mw": "Worst rise within 10 min",
+        "grid.ramps.intervals.600s.down.max_mw": "Worst fall within 10 min",
+    }
+    left_out = {"jobs.mean_queue_time_queued_h", "power.peak_to_average_ratio"} if metered else {
+        "power.load_factor"}  # fmt: skip
+    used, of_contract = view.values.get(FIRST[0]), ""
+    for unit in ("mw", "mva"):
+        if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
+            of_contract = f"{used * most:,.4g} of {most:,.4g} {unit.upper()}"
+    notes = {"poi.headroom.use": of_contract}
+    unserved, incoming = (view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming"))
+    if unserved and incoming:
+        share = 100 * unserved / incoming
+        notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
+    found = [
+        view.figure(key, items.get(key, ""), notes.get(key, view.when(key)))
+        for key in FIRST
+        if key not in left_out and (key != FIRST[-1] or view.values.get(key))
+    ]
+    verdicts = tuple(
+        Figure(
+            report.name or "limits",
+            report.verdict,
+            key="verdict",
+            note="; ".join(filter(None, (report.by_how_much(), report.counts()))),
+        )
+        for report in sorted(limits, key=LimitReport.rank)
+    )
+    words = [f"Power is taken at: {view.run.boundary()}."]
+    words += [view.run.bands.words] if view.run.bands else []
+    figures = (*verdicts, *filter(None, found))
+    return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
+
+
+_ASKED = ("peak", "ramp up over 1 min", "ramp down over 1 min", "ramp up over 10 min",
+          "ramp down over 10 min")  # fmt: skip
+
+
+def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
+    """Return the events asked for by their week, and a time in it; not those of the peak's."""
+    weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
+    for key, time, _ in causes_of(metrics):
+        if (words := event_words(key)) in _ASKED:
+            week = datetime.fromisoformat(time).isocalendar()[:2]
+            weeks.setdefault(week, ([], time))[0].append(f"{words[:1].upper()}{words[1:]}")
+    return [week for week in weeks.values() if "Peak" not in week[0]]
+
+
+def _with_causes(section: Section, view: RunView) -> Section:
+    """Return the section of ramps with why each of the worst events came about, each once."""
+    per = W_PER_MW / view.unit.watts
+    figures: dict[bool, list[Figure]] = {True: [], False: []}
+    elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}
+    for key, time, cause in causes_of(view.run.metrics):
+        words = event_words(key)
+        item = f"{words[:1].upper()}{words[1:]}"
+        shown = "worst-weeks" if item in elsewhere else "peak-week" if words in _ASKED else ""
+        figures[words in _ASKED] += [
+            Figure(item, cause["change_mw"] * per, view.unit.power, quantity="Change"),
+            Figure(item, moment(time, view.step_ms), quantity="When", link=shown),
+            Figure(item, cause_words(cause, view.unit), quantity="Causes"),
+        ]
+    note = (
+        "By stream, service and stage: net, gross in brackets; a job counts from what its nodes "
+        "draw idle."
+    )
+    why = Table("Why the worst events came about", tuple(figures[True]), note, "Event")
+    others = Table("Why, of other lengths", tuple(figures[False]), note, "Event")
+    grid = view.run.metrics.get("grid") or {}
+    notes = [withheld(grid)] if grid else []
+    if filled_h := grid.get("transient_h"):
+        notes.append(
+            f"The first {filled_h:,.1f} h, in which the run filled up from an empty facility, are "
+            "left out of peaks, demand, ramps, swings, spectrum and event windows."
+        )
+    tables = (*(table for table in (why, others) if table.figures), *section.tables)
+    return replace(section, tables=tables, notes=tuple(notes))
