@@ -13,6 +13,10 @@ check:
 test:
     pytest -n auto
 
+# Years of many seeds, which CI leaves out: some minutes.
+accept:
+    pytest -n auto -m accept
+
 # All that must hold, as CI does.
 test-all:
     .ci/run

@@ -8,7 +8,7 @@ import pytest
 from metered import metered_shapes
 from validation import simulate_in
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.accept
 
 
 def test_shape_is_that_of_metered_colocation_whatever_the_seed(tmp_path: Path) -> None:

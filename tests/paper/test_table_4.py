@@ -10,7 +10,7 @@ from paper_tables import LEVELS, TABLE_4
 
 import diploee
 
-pytestmark = pytest.mark.paper
+pytestmark = pytest.mark.accept
 
 N_SEEDS = 10
 
