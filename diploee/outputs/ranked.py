@@ -1,4 +1,4 @@
-"""What comes first: which metric belongs to which section, for every view and comparison."""
+"""The ranked table: which metric belongs to which section, and what comes first."""
 
 from __future__ import annotations
 
