@@ -69,6 +69,7 @@ class Axis:
     kind: AxisKind = "linear"
     range: tuple[Any, Any] | None = None
     from_zero: bool = False
+    bare: bool = False  # its values are places alone, and are not written
 
 
 @dataclass(frozen=True, eq=False)

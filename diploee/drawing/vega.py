@@ -195,7 +195,7 @@ def _x_axis(panel: Panel) -> Json:
     low, high = x_range(panel)
     if not low < high:
         low, high = (low - step(np.array([low])), high + step(np.array([low])))
-    style: Json = {"title": axis.label, "tickCount": 6 if panel.small else 10}
+    style: Json = {"title": axis.label, "tickCount": 10 if panel.wide else 6}
     return _continuous(axis, low, high, style)
 
 
@@ -205,6 +205,8 @@ def _y_axis(panel: Panel, ends: tuple[float, float]) -> Json:
     ):
         return {"type": "nominal", **_names(panel, "y")}
     style: Json = {"title": panel.y.label}
+    if panel.y.bare:
+        style |= {"labels": False, "ticks": False}
     if panel.y.kind in _TIMES:  # from the first to the last row of a carpet
         style |= _TIMES[panel.y.kind]
         return {"type": "temporal", "axis": style, "scale": {"type": "utc", "nice": False}}

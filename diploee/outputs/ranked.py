@@ -68,10 +68,11 @@ RANKED = (
         ),
         (
             Pivot("By pool", "pools.<row>.", {
-                "power.mean_mw": "Mean", "power.max_mw": "Peak", "power.energy_mwh": "Energy",
-                "power.load_factor": "Load factor", "utilization.mean": "Occupancy",
-                "jobs.queued_fraction": "Jobs that queued",
-            }, "Of a pool: power of its devices.", "Pool"),
+                "power.mean_mw": "Mean device power", "power.max_mw": "Peak device power",
+                "power.energy_mwh": "Device energy", "power.load_factor": "Load factor",
+                "utilization.mean": "Occupancy", "jobs.queued_fraction": "Jobs that queued",
+            }, "Power of GPUs and CPU packages; pictures of pools show the nodes' AC power "
+               "where it is modelled.", "Pool"),
             Pivot("By month", "grid.monthly_peaks.<row>.", {
                 "max_mw": "Peak", "time": "When",
             }, "Times are the start of an interval.", "Month"),
@@ -148,10 +149,14 @@ RANKED = (
         "flexibility", "Events and what they cost", ("flexibility.",),
         (
             Pivot("Events", "flexibility.events.<row>.", _EVENT,
-                   "Against the same run without control. Rebound: largest 15 min, and energy, "
-                   "above it within 24 h.", "Event"),
+                   "Against the same run without control. Weighted performance: work of the jobs "
+                   "in the event over that without it, weighted by 1 less the loss that each "
+                   "tolerates (its tier). Rebound: largest 15 min, and energy, above it within 24 "
+                   "h.", "Event"),
             Pivot("Cost to the jobs", "flexibility.<row>.", _JOB_COSTS,
-                   "Each job against itself without control."),
+                   "Each job against itself without control, which has misses of its own where "
+                   "the queue takes longer than the slack: a job is due its run time and slack "
+                   "after its submission."),
         ),
         ("events",),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
@@ -78,7 +78,7 @@ def voltage_notes(view: RunView) -> list[str]:
 
 
 def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
-    """Return what heads every view of a run: the peak, the worst ramp, energy, and verdicts."""
+    """Return what heads every view of a run: events, verdicts, the peak, the worst ramp, energy."""
     metered = bool(view.run.metrics.get("poi"))
     means = f"{interval(view.step_ms)} means"
     items = {
@@ -112,10 +112,39 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
         )
         for report in sorted(limits, key=LimitReport.rank)
     )
+    events = _events(view.run)
     words = [f"Power is taken at: {view.run.boundary()}."]
     words += [view.run.bands.words] if view.run.bands else []
-    figures = (*verdicts, *filter(None, found))
+    figures = (*events, *verdicts, *filter(None, found))
     return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
+
+
+_MOST_EVENTS = 4
+"""Events that head a view one by one."""
+
+
+def _events(run: Run) -> list[Figure]:
+    """Return what events of demand response asked for, whether they were held, and at what cost."""
+    entries = (run.metrics.get("flexibility") or {}).get("events") or []
+    measured = [e for e in entries if e.get("held_fraction") is not None and e["before_mw"]]
+    is_off = run.scenario.flexibility is not None and run.scenario.flexibility.is_off
+    found = []
+    for e in measured:
+        start, end = (datetime.fromisoformat(e["times"][name]) for name in ("start", "end"))
+        length = interval(round((end - start) / timedelta(milliseconds=1)))
+        words = [f"{100 * (1 - e['target_mw'] / e['before_mw']):.0f} % less for {length}"]
+        if is_off:
+            words.append("measured alone, controller: off")
+        elif (work := e.get("weighted_performance")) is not None:
+            words.append(f"jobs did {100 * work:.0f} % of their work, weighted by tier")
+        held = e["held_fraction"]
+        value = "held" if held == 1 else f"held {int(100 * held)} % of it" if held else "not held"
+        found.append(Figure(f"Event {e['name']}", value, note="; ".join(words), key="event"))
+    if len(found) <= _MOST_EVENTS:
+        return found
+    n_held = sum(figure.value == "held" for figure in found)
+    value = "held" if n_held == len(found) else f"{n_held} held"
+    return [Figure(f"{len(found)} events", value, note="each is in a table below", key="event")]
 
 
 _ASKED = ("peak", "ramp up over 1 min", "ramp down over 1 min", "ramp up over 10 min",

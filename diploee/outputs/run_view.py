@@ -149,8 +149,10 @@ def _ordered(pivot: Pivot, cells: Mapping[str, Mapping[str, Figure]]) -> list[st
 
 
 def _is_shown(cells: Mapping[str, Mapping[str, Figure]], name: str) -> bool:
-    """Return whether any row has more than nothing in a column."""
-    return any(name in row and row[name].value not in (None, 0.0, "") for row in cells.values())
+    """Return whether any row has more than nothing in a column, or than a power factor of 1.00."""
+    nothing = (None, 0.0, "")
+    found = [row[name] for row in cells.values() if name in row and row[name].value not in nothing]
+    return any(of.shown != "1.00" for of in found) if name.endswith("power_factor") else bool(found)
 
 
 def _length(row: str) -> str:

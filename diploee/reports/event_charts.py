@@ -73,19 +73,21 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
         add(x, ends, "allowed", colour(1), "dash")
     y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
-    time = Axis("Time", "clock", (times[0], times[-1]))
+    time = Axis(
+        f"Time on {moment(event['times']['start'])[:10]}", "time of day", (times[0], times[-1])
+    )
     panels = [Panel(time, y_axis, tuple(layers), "Load", wide=True)]
     if jobs:
         bars = tuple(_jobs(jobs, local["start"]))
         widths = dict.fromkeys(f"{pick(j['n_nodes'] for j in jobs):,}" for pick in (max, min))
         title = f"The widest jobs, of {' to '.join(widths)} nodes"
-        panels.append(Panel(time, Axis("Job"), bars, title, wide=True))
+        panels.append(Panel(time, Axis("Jobs", bare=True), bars, title, wide=True))
     return Chart(
         f"event-{event['name']}",
         f"Event {event['name']}",
         f"Issued {moment(event['times']['issued'])}. Dashed: what may be drawn. Below: what the "
-        "widest jobs did, each on a row, the widest at the bottom; where a row is empty the job "
-        "waits or has not begun.",
+        "widest jobs did from an hour before its ramp to two hours after it, each on a row, the "
+        "widest at the bottom; where a row is empty the job waits or has not begun.",
         tuple(panels),
     )
 

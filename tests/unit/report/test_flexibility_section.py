@@ -12,7 +12,7 @@ import diploee
 from diploee.drawing.charts import Line
 from diploee.drawing.pictures import Picture
 from diploee.outputs import Run
-from diploee.reports.build import build_report
+from diploee.reports.build import build_report, report_page
 from diploee.scenario import scenario_from_dict
 
 EVENT = {
@@ -66,6 +66,8 @@ def test_bars_of_jobs_are_drawn_in_their_order_with_a_gap_behind_each(run: Run) 
     y = [row["y"] for row in bars["data"]["values"]]
     assert len(y) % 3 == 0 and set(y[2::3]) == {None}
     assert y[0::3] == y[1::3]
+    assert load["layer"][0]["encoding"]["x"]["axis"]["title"] == "Time on 2018-01-01"
+    assert bars["encoding"]["y"]["axis"]["labels"] is False  # rows have no numbers
 
 
 def test_tables_hold_what_the_event_did_and_what_it_cost(run: Run) -> None:
@@ -82,3 +84,25 @@ def test_a_run_without_events_has_no_such_section(tmp_path: Path) -> None:
     plain = scenario_from_dict(tiny_data({"duration": "6 h"}))
     folder = diploee.simulate(plain, tmp_path / "plain", library=tiny_library()).folder
     assert "flexibility" not in {section.id for section in build_report([folder]).sections}
+
+
+def test_a_run_begins_with_what_its_event_asked_for_and_what_it_cost(run: Run) -> None:
+    answer, *_ = build_report([run.folder]).sections
+    first, event = answer.figures[0], run.metrics["flexibility"]["events"][0]
+    held, work = event["held_fraction"], event["weighted_performance"]
+    assert first.item == "Event noon" and 0 < work < 1
+    assert first.value == ("held" if held == 1 else f"held {int(100 * held)} % of it")
+    words = f"30 % less for 2 h; jobs did {100 * work:.0f} % of their work, weighted by tier"
+    assert first.note == words
+    page = report_page(build_report([run.folder]))
+    assert page.index(words) < page.index("<dl class='cards'>")
+    (section,) = (section for section in run.sections() if section.id == "flexibility")
+    events = section.tables[0]
+    assert "Weighted performance: work of the jobs in the event over" in events.note
+
+
+def test_an_event_without_control_is_said_to_be_measured_alone(tmp_path: Path) -> None:
+    data = tiny_data({"flexibility": {"controller": "off", "events": [EVENT]}})
+    run = diploee.simulate(scenario_from_dict(data), tmp_path / "run", library=tiny_library())
+    (first, *_) = run.sections()[0].figures
+    assert first.note == "30 % less for 2 h; measured alone, controller: off"
