@@ -104,7 +104,8 @@ def _notes(panel: Panel) -> list[str]:
             case Band() if panel.y.kind != "log" and layer.high.size:
                 spread = np.abs(np.asarray(layer.high, float) - layer.low)
                 if np.isfinite(spread).any() and np.nanmedian(spread) * px < LEAST_PX - 1:
-                    notes.append(f"{layer.name}: spread below the line's width.")
+                    mostly = "mostly " if np.nanmax(spread) * px >= LEAST_PX - 1 else ""
+                    notes.append(f"{layer.name}: spread {mostly}below the line's width.")
             case Stack():
                 joined = [group for group, _ in layer.thick(px) if len(group) > 1]
                 if joined:

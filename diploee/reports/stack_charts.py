@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isclose
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 
 FAR = 2
 """A line above this many times the peak and the rated power is named: it would flatten the rest."""
+SAME = 0.005
+"""Lines that differ by less, relative to their size, are one."""
 MAX_MEANS = 55_000
 """Means drawn at most, those of ten minutes of a year."""
 MAX_POINTS = 3_000
@@ -27,8 +30,8 @@ GIVEN = (
     "above it by what stores take."
 )
 SPREAD = (
-    " Band: from the lowest to the highest value of the run within. Of a long time the means of "
-    "days are drawn; zoom in to see all."
+    " Band: from the lowest to the highest value within them. Coarser where there are more than "
+    "pixels: zoom in to see all."
 )
 LIMIT = "#A50026"
 """Colour of contracts and limits, which no pool has."""
@@ -63,7 +66,7 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = 
         if coarse != every:
             stack_length = interval(coarse * run.step_ms)
             total_name = f"total, {stack_length} mean"
-            length = f"{stack_length} (the line's: {length})"
+            length = f"{stack_length} (areas) and {length} (line)"
         colours = tuple(map(colour, range(len(names))))
         layers.append(Stack(_edges(run, coarse), stacked, tuple(names), colours, unit.power, 3,
                             total=total_name))  # fmt: skip
@@ -83,11 +86,12 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = 
     if not run.by_load:
         what = ("pool", "the pools, services in theirs")
     by = f" by {what[0]}" if run.parts else ""
+    peak = f" The peak is the highest {interval(run.resolution_ms)} mean, above the means drawn."
+    higher = peak if every * run.step_ms > run.resolution_ms else ""
     return Chart(
         "overview",
         f"The whole period{by}",
-        f"Means of {length}, stacked: {what[1]}, then what else the facility takes. The peak is "
-        f"the highest {interval(run.resolution_ms)} mean, above the means drawn."
+        f"Means of {length}, stacked: {what[1]}, then what else the facility takes.{higher}"
         f"{SPREAD if spread else ''}{GIVEN if run.taken_off_w.any() else ''}"
         f"{f' Above the figure: {listed(far)}.' if far else ''}",
         (Panel(Axis("Day", "date"), Axis(f"Facility power [{unit.power}]", range=ends),
@@ -135,7 +139,12 @@ def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float,
         if least_mw := getattr(getattr(stage, "billing", None), "contract_minimum_mw", None):
             found.append(("least demand billed", float(least_mw), LIMIT))
     found += [(f"limit: {x.name}", x.size_mw, LIMIT) for x in limits if x.kind == POWER_LEVEL]
-    return [(name, mw * W_PER_MW, main) for name, mw, main in found]
+    joined: list[tuple[str, float, str]] = []
+    for name, mw, main in found:  # a line drawn on another would hide it
+        if joined and isclose(joined[-1][1], mw * W_PER_MW, rel_tol=SAME):
+            name = f"{joined.pop()[0]}, {name}"
+        joined.append((name, mw * W_PER_MW, main))
+    return joined
 
 
 def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:

@@ -185,3 +185,17 @@ def test_of_many_loads_the_smallest_are_one_and_no_colour_comes_twice(tmp_path: 
     assert {name.partition(".")[2] for name in largest} < set(stack.names)
     total_w = stack.parts.sum(axis=0) * power_unit(found.max_w).watts
     assert total_w[:-1].mean() == pytest.approx(frame["it_power_w"].mean(), rel=1e-5)
+
+
+def test_lines_at_the_same_height_are_one_with_the_names_of_all(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = read_run(run_folder)
+    peak_mw, scenario = run.max_w / 1e6, run.run.scenario
+    stages = (_Stage(1.2 * peak_mw), _Stage(1.201 * peak_mw))
+    facility = scenario.facility.model_copy(update={"stages": stages})
+    changed = scenario.model_copy(update={"facility": facility})
+    monkeypatch.setattr(type(run.run), "scenario", property(lambda _: changed))
+    lines = overview_chart(run, power_unit(run.max_w)).panels[0].layers
+    joined = [line.name for line in lines if line.name.count("contract of") == 2]
+    assert joined == [f"{stages[0].contract[1]}, {stages[1].contract[1]}"]
