@@ -93,7 +93,7 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
             near = one_line(did_you_mean(str(name), layout.names))
             raise InputError(
                 f"{text.path}: columns: no column {shown(name)} for '{key}' "
-                f"(found: {listed(layout.names)}){near}; name it (--column {key}=NAME)"
+                f"(found: {listed(layout.names)}){near} (--column {key}=NAME)"
             )
     found = {
         key: next((name for name in usual if layout.has(name)), "")

@@ -108,7 +108,7 @@ class RampLimit(LimitSpec):
         for way, amount, unit, per_ms in self.rates():
             limit, of = amount.of(shown)
             text = RAMP.format(way or "either way", f"{self.interval / MS_PER_S:g} s")
-            text += f"{'' if means else ', end points'}{of}"
+            text += f", {'adjacent means' if means else 'end points'}{of}"
             said = shown.steps(self.interval, between_points=not means)
             scale = 1 / QUANTA_PER_MW / per_mean / (self.interval / per_ms)
             if self.percentile is None:

@@ -114,7 +114,7 @@ def test_percentile_of_ramps_is_that_of_their_sizes(run_of, percent):
         np.percentile(sizes, percent, method="inverted_cdf"), rel=2e-3
     )
     assert result.verdict == ("not met" if result.value > 0.8 else "met")
-    assert result.text == f"P{percent} of ramp either way over 60 s"
+    assert result.text == f"P{percent} of ramp either way over 60 s, adjacent means"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
     assert result.worst[0].time == "2018-01-01T00:04:50+00:00"
     assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:47", "00:04:54")
     assert result.line() == (
-        "ramps.0: ramp up over 10 s, limit 0.06 MW/s: not met, 1 violation "
+        "ramps.0: ramp up over 10 s, adjacent means, limit 0.06 MW/s: not met, 1 violation "
         "(adjacent ones count as one), 7 s in all, "
         "worst 0.1 MW/s at 2018-01-01T00:04:50+00:00"
     )
@@ -46,7 +46,7 @@ def test_up_and_down_and_both_units_are_separate_limits(run_of):
     assert (up.violations, down.violations) == (0, 1)
     assert down.worst[0].value == pytest.approx(6.0)
     assert up.line() == (
-        "ramps.0: ramp up over 10 s, limit 0.1 MW/min: met, "
+        "ramps.0: ramp up over 10 s, adjacent means, limit 0.1 MW/min: met, "
         "worst 0 MW/min at 2018-01-01T00:00:00+00:00"
     )
 
