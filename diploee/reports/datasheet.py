@@ -118,7 +118,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         Section("lines", "Lines of the spectrum", () if lines else (none,),
                 (replace(lines, note=""),) if lines else ()),
         _section("shares", "Share of AI training", _shares(run), SHARES),
-        _section("months", "Demand by month or year", _months(run, quarters, why)),
+        _section("months", f"Demand by {_span(grid)}", _months(run, quarters, why)),
         _section("peaks", "Demand at coincident peaks", _coincident(run, peaks),
                  PEAKS if peaks else ""),
         _section("build-out", "Build-out and ramp schedule", _build_out(run, quarters, why),
@@ -337,11 +337,16 @@ def _demands(run: Run, length_ms: int) -> tuple[pd.Series[float], str]:
     return pd.Series(found.mean_mw, found.starts_ms, dtype=float), why
 
 
+def _span(grid: Entry | None) -> str:
+    """Return what the demands are of: of many months, years."""
+    return "month" if len((grid or {}).get("monthly_peaks") or {}) <= MOST_MONTHS else "year"
+
+
 def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     """Yield demand and load factor of every month, of many months of every year."""
     grid: Entry = run.metrics.get("grid") or {}
     largest: Entry = grid.get("monthly_peaks") or {}
-    digits, clock = len("2018-01" if len(largest) <= MOST_MONTHS else "2018"), run.scenario.clock
+    digits, clock = len("2018-01" if _span(grid) == "month" else "2018"), run.scenario.clock
     reactive = {
         month["month"]: demand["max_mvar"]
         for month in (run.metrics.get("billing") or {}).get("months") or ()

@@ -62,7 +62,7 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
         quarter = last * level / 100
         expected_mw = (15 * quarter + 7) * 16e-6
         assert active[f"15 min demand, P{level:g}", ""].value == pytest.approx(expected_mw)
-    months = found(sheet, "Demand by month or")
+    months = found(sheet, "Demand by month")
     january_mw = (31 * 1440 - 1) / 2 * 16e-6
     demand = months["2018-01", "15 min demand"].value
     assert months["2018-01", "load factor"].value == pytest.approx(january_mw / demand)
@@ -71,7 +71,7 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
 def test_quarters_of_a_run_in_finer_steps_than_it_writes_are_all_there(tmp_path: Path) -> None:
     changes = {"duration": "2 d", "step": "10 s"}
     run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
-    active, months = (found(data_sheet(run), title) for title in ("Active", "Demand by month or"))
+    active, months = (found(data_sheet(run), title) for title in ("Active", "Demand by month"))
     filled = run.facility()["facility_power_w"].iloc[round(run.transient_h * 60) :]
     quarters = filled.astype(float).resample("15min").agg(["mean", "size"])
     whole_mw = quarters["mean"][quarters["size"] == 15] / 1e6
@@ -105,7 +105,7 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     assert found(sheet, "Connection")["Contract", ""].value == 0.1
     quarters = next(d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 15)
     assert active["15 min demand, P99.9", ""].value <= quarters["max_mw"]
-    months = found(sheet, "Demand by month or")
+    months = found(sheet, "Demand by month")
     assert {m: months[m, "peak"].note for m in ("2018-01", "2018-02")} == {
         "2018-01": "", "2018-02": "in part"
     }  # fmt: skip
@@ -179,7 +179,7 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     (swings,) = (section for section in sheet.sections if section.id == "swings")
     assert "shorter than the run's resolution" in swings.notes[0]
     assert min(demands) > 0.9 * 4 * 400e-6
-    years = found(sheet, "Demand by month or year")
+    years = found(sheet, "Demand by year")
     assert [item for item, of in years if of == "peak"] == ["2018", "2019", "2020"]
     assert [years[y, "peak"].note for y in ("2018", "2019", "2020")] == ["", "", "in part"]
 
