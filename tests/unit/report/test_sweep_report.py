@@ -122,8 +122,9 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_what_moves_a_metric(
         assert (inner.high <= widest.high).all()
     table = pd.read_parquet(tmp_path / "out" / "ensemble.parquet")
     row = table[(table.point == 0) & (table.metric == "power.mean_mw")].iloc[0]
+    assert section.tables[0].title.startswith("Mean power")
     (first, *_) = section.tables[0].lines()
-    assert first[0].startswith("Mean power")
+    assert first[0] == "target utilization 0.2"
     assert first[4] == f"{row.seeds_for_mean:,.0f}"
     assert first[-1] == f"{IDLE} (+1.00)"
     assert "Spread over seeds and draws" in report_page(report)
