@@ -168,7 +168,8 @@ def test_missing_profile_ends_with_2_and_leaves_nothing(
     place = ("--out", tmp_path / "run", "--quiet") if command == "run" else ()
     ended = call(command, path, "--profiles", library_folder, *place)
     assert ended.code == 2
-    assert ended.problem.startswith("streams.training: class ")
+    assert ended.problem.startswith(f"{path}:")
+    assert " streams.training: class " in ended.problem
     assert words in ended.problem
     assert [child.name for child in tmp_path.iterdir()] == ["tiny.yaml"]
 
