@@ -13,9 +13,10 @@ check:
 test:
     pytest -n auto
 
-# Years of many seeds, which CI leaves out: some minutes.
+# Years of many seeds and the largest sites, which CI leaves out: some minutes.
 accept:
-    pytest -n auto -m accept
+    pytest -n auto -m "accept and not bench"
+    pytest -m "accept and bench"
 
 # All that must hold, as CI does.
 test-all:

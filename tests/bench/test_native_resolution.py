@@ -81,6 +81,7 @@ def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(lo
     assert median_ratio(lambda: drained(load), floor) <= 2
 
 
+@pytest.mark.accept
 def test_ten_times_the_facility_takes_at_most_half_as_long_again(load: Load) -> None:
     large = load_of(28_400)
     assert len(large[0]) > 9 * len(load[0])
@@ -102,6 +103,7 @@ def test_memory_beyond_the_jobs_does_not_grow_with_the_facility() -> None:
     assert 0 < float(ended.stdout) < 2_000
 
 
+@pytest.mark.accept
 def test_weeks_at_a_tenth_of_a_second_are_written_in_less_than_two_gigabytes(
     tmp_path: Path,
 ) -> None:
@@ -149,6 +151,7 @@ def test_stages_and_two_limits_at_a_tenth_of_a_second_take_half_of_the_power_s_t
     assert median_ratio(whole, power) <= 1.5
 
 
+@pytest.mark.accept
 def test_limits_of_ten_times_the_facility_take_at_most_a_third_longer(tmp_path: Path) -> None:
     (_, small), (_, large) = (checked(n, tmp_path / f"{n}") for n in (2_840, 28_400))
     assert median_ratio(large, small) <= 1.3

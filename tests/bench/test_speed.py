@@ -182,6 +182,7 @@ def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> No
     assert 0 < peak_mb < MEMORY_LIMIT_MB
 
 
+@pytest.mark.accept
 def test_a_hundred_times_the_facility_runs_in_the_same_memory(tmp_path: Path) -> None:
     """About as many jobs each, too many to be kept: 150 days of 10 MW, a tenth of it of 100 MW."""
     colocation_run(tmp_path / "warm", 2_840, "1 day")  # compiles

@@ -110,9 +110,9 @@ def check_killed_and_again(
 def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
     site: Path, tmp_path: Path, library_folder: Path
 ) -> None:
-    for k, number in enumerate(SIGNALS * 2):
+    for k, number in enumerate(SIGNALS):
         out = tmp_path / f"out-{k}"
-        assert check_killed_and_again(site, out, library_folder, True, 1 + 15 * k, number)
+        assert check_killed_and_again(site, out, library_folder, True, 1 + 30 * k, number)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
 def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
     number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path
 ) -> None:
-    for step in range(SIGNALS.index(number) + 1, MOST_STEPS, 11):
+    for step in range(SIGNALS.index(number) + 1, MOST_STEPS, 23):
         out = tmp_path / f"out-{step}"
         code = ended(
             lambda out=out: os._exit(again(site, out, library_folder).code),
@@ -137,7 +137,7 @@ def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
         assert again(site, out, library_folder) == Ended(0, "", "")
         assert sweep_content(out) == sweep_content(site / "undisturbed")
         assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert 100 < step < MOST_STEPS - 11
+    assert 100 < step < MOST_STEPS - 23
 
 
 @pytest.mark.slow

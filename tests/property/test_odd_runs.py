@@ -127,7 +127,7 @@ def test_every_run_that_ends_is_read_and_used_or_refused_in_a_line(
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(odd_data(), st.booleans())
 def test_every_of_many_runs_that_end_is_read_and_used_or_refused_in_a_line(
     tmp_path: Path, data: dict[str, Any], event_windows: bool
