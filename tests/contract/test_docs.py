@@ -45,7 +45,10 @@ RUN = {
 """Blocks of one language run together up to one of the other, as cells of a notebook."""
 
 
-SHORTER = {"duration=1 week": "duration=2 days", "--runs 40": "--runs 20", "--seeds 4": "--seeds 2"}
+SHORTER = {
+    "duration=1 week": "duration=2 days", "duration=4 weeks": "duration=1 week",
+    "--runs 40": "--runs 20", "--seeds 4": "--seeds 2",
+}  # fmt: skip
 """Spans and counts of readers, and shorter ones that show as well whether a block runs."""
 
 
