@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, pi
 
-from scipy.optimize import brentq
+import scipy
 
 from diploee.outputs.export.psse import CMLD
 
@@ -26,7 +26,9 @@ class Motor:
 
     def __init__(self, nominal_hz: float) -> None:
         self._w0 = 2 * pi * nominal_hz
-        slip = brentq(lambda s: self.drawn(1 - s, 1.0, 1.0).real - LOADING, 0.0, 0.2, xtol=1e-15)
+        slip = scipy.optimize.brentq(
+            lambda s: self.drawn(1 - s, 1.0, 1.0).real - LOADING, 0.0, 0.2, xtol=1e-15
+        )
         self.nominal_pu = 1 - float(slip)  # speed
         self.nominal = self.drawn(self.nominal_pu, 1.0, 1.0)
         self._torque = self._pulls(self.nominal_pu, 1.0, 1.0)

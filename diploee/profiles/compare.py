@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import welch
+import scipy
 
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
@@ -120,7 +120,9 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     # The lowest octave that is looked at needs a few bins below the lowest line.
     if n_segment * step_s * SWING_HZ < 2 or step_s > 0.5 / BAND_HZ:
         return np.nan
-    frequency_hz, density = welch(np.asarray(power_w, np.float64), 1 / step_s, nperseg=n_segment)
+    frequency_hz, density = scipy.signal.welch(
+        np.asarray(power_w, np.float64), 1 / step_s, nperseg=n_segment
+    )
     floor = _floor(density)
     peaks = np.flatnonzero(
         (density[1:-1] > density[:-2])

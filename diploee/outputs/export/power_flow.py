@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -163,6 +162,8 @@ def write_pandapower(request: ExportRequest) -> Written:
 
 
 def _write_parquet(request: ExportRequest, names: list[str]) -> None:
+    import pandas as pd
+
     index = pd.Index(np.empty(0, dtype=np.int64), name=INDEX)
     empty = pd.DataFrame({name: np.empty(0) for name in names}, index=index)
     # With the metadata by which pandas finds the index again.

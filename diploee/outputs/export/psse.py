@@ -13,8 +13,7 @@ from math import floor, inf, pi, sin
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.signal import periodogram
+import scipy
 
 from diploee.clock import moment_at
 from diploee.errors import Brief, InputError
@@ -373,7 +372,7 @@ def _linjbl(window: _Window) -> Written:
 
 def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
     """Return the strongest line of at least three cycles, to a fraction of a bin."""
-    bins, psd = periodogram(p_mw, 1 / step_s, "hann", detrend="linear")
+    bins, psd = scipy.signal.periodogram(p_mw, 1 / step_s, "hann", detrend="linear")
     least_hz = 3 / (p_mw.size * step_s)
     if bins[-1] < least_hz or np.ptp(p_mw) <= 1e-6 * np.abs(p_mw).max():
         return None
@@ -385,7 +384,7 @@ def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
         return -abs(float(np.abs(held @ np.exp(-2j * pi * hz * times))))
 
     bounds = (near - bins[1], min(near + bins[1], 0.5 / step_s))
-    return float(minimize_scalar(weak, bounds=bounds, method="bounded").x)
+    return float(scipy.optimize.minimize_scalar(weak, bounds=bounds, method="bounded").x)
 
 
 def _untrusted(window: _Window, hz: float) -> Iterator[str]:
