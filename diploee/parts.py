@@ -43,7 +43,7 @@ from diploee.power.blocks import (
     device_block,
     power_stream,
 )
-from diploee.power.segments import OF_SERVICES, owner_of_jobs
+from diploee.power.segments import OF_SERVICES, owner_of_jobs, sorted_by_start
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility
 from diploee.scenario.layout import LEVELS, Layout, Level, parts_of
@@ -178,7 +178,7 @@ class NodePlaces:
         for k, pool_nodes in enumerate(self._pools):
             inside = (pools == k) & (new.end_ms > new.start_ms)
             own = new if inside.all() else new.take(inside)
-            gone.append(pool_nodes.place(_in_order(own), adjoin))
+            gone.append(pool_nodes.place(sorted_by_start(own), adjoin))
         self._given_back = _joined(gone)
         for sink in self.sinks:
             sink(self._given_back)
@@ -237,14 +237,6 @@ def _stretches_of(bank: Bank, owner: int) -> Stretches:
     first = np.flatnonzero(np.diff(held, prepend=-1))
     edges_ms = np.append(bank.edges_ms[first], bank.edges_ms[-1])
     return Stretches(edges_ms[:-1], edges_ms[1:], held[first], np.full(first.size, owner))
-
-
-def _in_order(stretches: Stretches) -> Stretches:
-    """Return stretches in the order of their starts and owners."""
-    later, next_ = np.diff(stretches.start_ms), np.diff(stretches.owner)
-    if ((later > 0) | ((later == 0) & (next_ > 0))).all():
-        return stretches
-    return stretches.take(np.lexsort((stretches.owner, stretches.start_ms)))
 
 
 class PartPower:
@@ -461,13 +453,17 @@ class Span(Choices):
         )
 
 
-def part_blocks(
-    run: Run, span: Span, library: ProfileLibrary | None = None, **options: Any
-) -> Iterator[Block]:
-    """Yield the power of parts of a run's site, whose loads it plays again.
+def part_tables(
+    run: Run,
+    span: Span | Mapping[str, Any],
+    library: ProfileLibrary | None = None,
+    **options: Any,
+) -> Iterator[pa.Table]:
+    """Yield power and busy nodes of parts of a run's site, and of all, as its loads play again.
 
     The `options` are those of `Line.open`: what the run took in Python besides.
     """
+    span = span if isinstance(span, Span) else Span(**span)
     level, only = span.part
     scenario, clock = run.scenario, run.scenario.clock
     step_ms = parse_step_ms(span.step) if span.step else scenario.resolution_ms
@@ -498,14 +494,8 @@ def part_blocks(
     powers = power_stream(
         parts.model, windows(), span_ms=(begin_ms, end_ms), block_intervals=parts.block_intervals
     )
-    return map(parts.block, powers)
-
-
-def part_tables(run: Run, span: Span | Mapping[str, Any], **options: Any) -> Iterator[pa.Table]:
-    """Yield what `part_blocks` does as tables: power and busy nodes of each part, and of all."""
-    span = span if isinstance(span, Span) else Span(**span)
-    clock = run.scenario.clock
-    for block in part_blocks(run, span, **options):
+    for power in powers:
+        block = parts.block(power)
         columns = {
             name: arrow_numbers(values)
             for name, values in block.columns.items()

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.scenario import Facility, Scenario
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column, concat
+from diploee.tables import (
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    T,
+    Table,
+    column,
+    concat,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +59,16 @@ def class_of_owner(owner: Int64Array) -> Int64Array:
     return owner & ((1 << _CLASS_BITS) - 1)
 
 
-def sorted_by_start(segments: Segments) -> Segments:
-    """Return the segments in the order of their starts, simultaneous ones in that of their owners.
+def sorted_by_start(table: T) -> T:
+    """Return rows in the order of their starts, simultaneous ones in that of their owners.
 
     The order settles in which order power is summed, and so its last bits.
     """
-    later = np.diff(segments.start_ms)
-    if (later > 0).all() or ((later >= 0) & ((later > 0) | (np.diff(segments.owner) >= 0))).all():
-        return segments
-    return segments.take(np.lexsort((segments.owner, segments.start_ms)))
+    start_ms, owner = table.columns("start_ms", "owner")
+    later = np.diff(start_ms)
+    if (later > 0).all() or ((later >= 0) & ((later > 0) | (np.diff(owner) >= 0))).all():
+        return table
+    return table.take(np.lexsort((owner, start_ms)))
 
 
 class ActiveSegments:

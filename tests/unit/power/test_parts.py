@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ import diploee
 from diploee.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.outputs import Run
-from diploee.parts import Span, part_blocks
+from diploee.parts import Span, part_tables
 from diploee.scenario import Scenario
 from diploee.schedule import Action, Preempt, Resize, Start, StrictFifo
 
@@ -122,10 +123,10 @@ def test_sums_over_all_parts_are_the_power_of_the_pools(
     engine: Any = "simpy" if how else "compiled"
     run, kept = run_of(tmp_path / "run", scenario, engine=engine, **options())
     for level in ("node", "rack", "hall"):
-        blocks = list(part_blocks(run, Span(of=level), tiny_library(), **options()))
+        tables = part_tables(run, Span(of=level), tiny_library(), **options())
+        frame = pa.concat_tables(tables).to_pandas()
         for name in ("it_power_w", "busy_nodes"):
-            parts = [c for c in blocks[0].columns if c.startswith(f"{name}.")]
-            total = np.concatenate([sum(b.columns[c] for c in parts) for b in blocks])  # type: ignore[misc]
+            total = frame.filter(like=f"{name}.").sum(axis=1)
             assert np.allclose(total, kept.column(name), rtol=1e-9, atol=1e-9), (level, name)
 
 
@@ -227,7 +228,7 @@ def test_what_can_not_be_asked_for_is_refused_in_one_line(
     plain: Run, span: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(InputError, match=text):
-        list(part_blocks(plain, Span(**span), tiny_library()))
+        list(part_tables(plain, Span(**span), tiny_library()))
 
 
 def test_without_a_layout_nodes_are_known_and_racks_are_not(tmp_path: Path) -> None:
