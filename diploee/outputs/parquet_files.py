@@ -362,7 +362,7 @@ class NodesFile:
         self._writer = pq.ParquetWriter(
             path,
             self._tables[0].schema,
-            compression="zstd",
+            compression="snappy",
             use_dictionary=["load", "n_nodes", "pool"],
             column_encoding=dict.fromkeys(
                 ("job_id", "start_time", "end_time", "first_node"), "DELTA_BINARY_PACKED"

