@@ -28,6 +28,9 @@ from diploee.units import HOURS_PER_WEEK
 LEAST_WEEKS = 2
 """Weeks of a log from which on a year may play them in random order."""
 
+LEAST_BUSY = 0.1
+"""ASSUMPTION: share of a pool's nodes under which a log is of another machine than the pool [J]."""
+
 FEW_WEEKS = 13
 """ASSUMPTION: weeks from which on a log shows more than one season's work [J]."""
 
@@ -92,6 +95,12 @@ def fit_from_log(
         fit = with_holdout(fit, fitted(part), library)
     if of_replay:
         notes.append(f"the log was read with {', '.join(of_replay)} of the scenario's replay")
+    if of_pool is not None and fit.mean_busy_nodes < LEAST_BUSY * of_pool.n_nodes:
+        notes.append(
+            f"the log asks for {fit.mean_busy_nodes:,.3g} nodes on average, pool '{pool_name}' has "
+            f"{of_pool.n_nodes:,}, mostly idle with it: set facility.pools.{pool_name}.n_nodes to "
+            "those of the log's machine"
+        )
     if base is not None:
         notes += _of_other_gpus(fit, base.facility, pool_name, library, named)
     fit = replace(fit, notes=(*fit.notes, *notes))

@@ -447,3 +447,17 @@ def test_stamps_that_name_no_zone_are_in_that_of_the_scenario(
         assert found["utc_offset_min"] == offset_min
         note = "stamps without a zone are in the scenario's, America/Phoenix"
         assert (note in found["notes"]) == said
+
+
+@pytest.mark.parametrize(("n_nodes", "noted"), [(12, False), (2_000, True)])
+def test_a_log_of_a_far_smaller_machine_than_the_pool_is_noted(
+    tmp_path: Path, library_folder: Path, n_nodes: int, noted: bool
+) -> None:
+    log = tmp_path / "log.csv"
+    rows = [f"2024-07-0{day}T{hour:02d}:10:00Z,5400,2" for day in (1, 2) for hour in range(24)]
+    log.write_text("\n".join(["submit,duration,nodes", *rows]) + "\n", "utf-8")
+    base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": n_nodes})
+    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    notes = json.loads(run(log, *options))["notes"]
+    found = [note for note in notes if "set facility.pools.main.n_nodes" in note]
+    assert len(found) == noted and all("asks for 3.0" in note for note in found)
