@@ -1,9 +1,11 @@
 """A log's weeks in random order, so that a year has the log's bursts, nights and tail.
 
-A deck holds every week of the log once: the node time of a long run is the log's. Decks have random
-streams of their own, by their number since 1970, so that a part of a run is that part of a longer
-one. A log of a year or more is drawn by season. It is a bootstrap of blocks (Künsch 1989; balanced:
-Davison, Hinkley and Schechtman 1986): nothing comes that the log does not have.
+A deck holds every week of the log once; one that an end of the log cuts gets the days that it lacks
+from the next of the deck, which is any. So a day comes as often as the others of its weekday, and
+the node time of a long run is the log's. Decks have random streams of their own, by their number
+since 1970, so that a part of a run is that part of a longer one. A log of a year or more is drawn
+by season. It is a bootstrap of blocks (Künsch 1989; balanced: Davison, Hinkley and Schechtman
+1986): nothing comes that the log does not have.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from diploee.tables import Int64Array
-from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
+from diploee.units import DAYS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
 WEEKS_PER_YEAR = 52
 DAYS_PER_YEAR = 365.25
@@ -21,8 +23,8 @@ DAYS_PER_YEAR = 365.25
 SEASON_WEEKS = 6
 """ASSUMPTION: weeks within this distance of the season differ from it by chance alone [J]."""
 
-LEAST_DAYS = 4
-"""Days that a week cut by an end of the log needs; those it lacks are taken from the next week."""
+WHOLE_MS = MS_PER_H
+"""ASSUMPTION: a log that begins or ends within an hour of midnight cuts no day there [J]."""
 
 
 class ShuffledWeeks:
@@ -42,21 +44,17 @@ class ShuffledWeeks:
         self._into_ms, self._random = into_ms, random
         day = into_ms // MS_PER_DAY
         first, last = int(day.min()), int(day.max())
-        if last - first >= 2 * DAYS_PER_WEEK:  # the log cuts the first day and the last one
-            first, last = first + 1, last - 1
+        if last - first >= 2 * DAYS_PER_WEEK:  # without days that the log's ends cut
+            first = (int(into_ms.min()) - WHOLE_MS) // MS_PER_DAY + 1
+            last = (int(into_ms.max()) + WHOLE_MS) // MS_PER_DAY - 1
         n_weeks = last // DAYS_PER_WEEK + 1
         logged = np.zeros((n_weeks, DAYS_PER_WEEK), dtype=bool)
         logged.ravel()[first : last + 1] = True
-        self._source = np.empty(logged.shape, dtype=np.int64)
-        for weekday in range(DAYS_PER_WEEK):
-            weeks = np.flatnonzero(logged[:, weekday])
-            nearest = np.searchsorted(weeks, np.arange(n_weeks)) % weeks.size
-            self._source[:, weekday] = weeks[nearest]
-        weeks = np.flatnonzero(logged.sum(axis=1) >= min(LEAST_DAYS, logged.sum(axis=1).max()))
+        weeks = np.flatnonzero(logged.any(axis=1))
         self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
         if self._seasonal:
             weeks = weeks[np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")]
-        self._weeks = weeks
+        self._weeks, self._logged = weeks, logged
         self._rows = np.argsort(day, kind="stable")
         days = np.arange(int(day.max()) + 2)
         self._ends = np.searchsorted(day[self._rows], days)
@@ -68,16 +66,17 @@ class ShuffledWeeks:
     def week(self, number: int) -> tuple[Int64Array, Int64Array]:
         """Return the rows of the jobs of a week since 1970-01-05, and their times into it [ms]."""
         if self._seasonal:
-            n, (deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
+            n, (of_deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
         else:
             n = len(self)
-            deck, place = divmod(number, n)
-        rng = self._random(deck)
+            of_deck, place = divmod(number, n)
+        rng = self._random(of_deck)
         noise = rng.random(n) * SEASON_WEEKS
-        season = np.argsort(np.arange(n) + noise if self._seasonal else noise)[place]
-        chosen = self._weeks[int((season + rng.random(n)[place]) * len(self) / n)]
+        order = np.argsort(np.arange(n) + noise if self._seasonal else noise)
+        deck = self._weeks[((order + rng.random(n)) * len(self) / n).astype(np.int64)]
+        weeks = np.roll(deck, -place)  # this one, and those after it
         rows, times_ms = [], []
-        for weekday, source in enumerate(self._source[chosen].tolist()):
+        for weekday, source in enumerate(weeks[self._logged[weeks].argmax(axis=0)].tolist()):
             day = source * DAYS_PER_WEEK + weekday
             rows.append(self._rows[self._ends[day] : self._ends[day + 1]])
             times_ms.append(self._into_ms[rows[-1]] - (day - weekday) * MS_PER_DAY)
