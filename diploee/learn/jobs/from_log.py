@@ -16,7 +16,7 @@ from diploee.learn.jobs.arrivals import JobFitOptions
 from diploee.learn.jobs.classes import read_rules
 from diploee.learn.jobs.holdout import split_of, with_holdout
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.learn.jobs.likeness import errors_of, unlikeness, with_generated_years
+from diploee.learn.jobs.likeness import errors_of, is_like, with_generated_years
 from diploee.learn.jobs.summary import fragment_text
 from diploee.loads.jobs.job_log import JobLog
 from diploee.profiles import ProfileLibrary
@@ -80,13 +80,10 @@ def fit_from_log(
         )
         law = with_generated_years(fit, library)
         is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
-        is_auto, own = choices.years == "auto", replace(law, decision=_why_law(law))
-        if choices.years == "law" or (is_auto and (is_short or unlikeness(law) <= 1)):
-            return own
+        if choices.years == "law" or (choices.years == "auto" and (is_short or is_like(law))):
+            return replace(law, decision=_why_law(law))
         replay = _replay(log, read, log_format, options, chosen, choices, n_gpus)
         weeks = with_generated_years(replace(fit, replay=replay), library)
-        if is_auto and unlikeness(law) <= unlikeness(weeks):
-            return own
         return replace(weeks, decision=". ".join(_why_weeks(law, weeks)))
 
     fit = fitted(choices)

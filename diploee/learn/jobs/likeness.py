@@ -25,7 +25,7 @@ from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
 
 YEAR_D = 364
 N_YEARS = 3
-MOST_JOBS = 600_000
+MOST_JOBS = 2_000_000
 """Jobs that are generated at most; a stream of more gives years of fewer days."""
 
 MEAN = "busy nodes, mean"
@@ -109,9 +109,9 @@ def errors_of(fit: JobLogFit) -> dict[str, float]:
     return {f.name: f.generated / f.log - 1 for f in fit.figures if f.name in LIKE and f.log > 0}
 
 
-def unlikeness(fit: JobLogFit) -> float:
-    """Return how far generated years are from the log, as a part of `LIKE`: up to 1 is like it."""
-    return max((abs(error) / LIKE[name] for name, error in errors_of(fit).items()), default=0.0)
+def is_like(fit: JobLogFit) -> bool:
+    """Return whether generated years are as near to the log as `LIKE` says."""
+    return all(abs(error) <= LIKE[name] for name, error in errors_of(fit).items())
 
 
 def _generated(

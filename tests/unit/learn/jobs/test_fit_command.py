@@ -173,13 +173,21 @@ def test_command_prints_a_fragment_writes_it_and_gives_all_numbers_as_json(
 
 
 @pytest.mark.parametrize(
-    ("years", "first"),
-    [("law", "# Years are drawn from the fitted distributions"),
-     ("weeks", "# Years play the log's own weeks in random order; ")],
+    ("years", "allowed", "first"),
+    [("law", 0, "# Years are drawn from the fitted distributions"),
+     ("auto", 9, "# Years are drawn from the fitted distributions"),
+     ("auto", 0, "# Years play the log's own weeks in random order; "),
+     ("weeks", 9, "# Years play the log's own weeks in random order; ")],
 )  # fmt: skip
 def test_the_first_thing_said_is_where_years_come_from(
-    options: tuple[object, ...], years: str, first: str
+    options: tuple[object, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    years: str,
+    allowed: float,
+    first: str,
 ) -> None:
+    like = dict.fromkeys(("busy nodes, mean", "busy nodes, P50 of hours"), allowed)
+    monkeypatch.setattr("diploee.learn.jobs.likeness.LIKE", like)
     head, decision, *_ = run(*options, "--years", years).splitlines()
     assert head.startswith("# Fitted by diploee")
     assert decision.startswith(first)
