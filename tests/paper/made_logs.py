@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -148,7 +149,12 @@ def outcome(process: str, seed: int, years: str, folder: Path) -> Outcome:
     if not path.exists():
         write_log(process, seed, path)
     columns = {"submit": "submit", "duration": "run_s", "nodes": "nodes"}
-    found = diploee.fit(path, "llama2_70b_lora", columns=columns, years=years, holdout=0.5)
+    return outcome_of(path, years=years, columns=columns)
+
+
+def outcome_of(path: Path, **options: Any) -> Outcome:
+    """Fit a log and its first half, and compare."""
+    found = diploee.fit(path, "llama2_70b_lora", holdout=0.5, **options)
     ratio = {f.name: f.generated / f.log for f in found.figures if f.log}
     rest = found.holdout[0]
     assert rest.inside is not None
