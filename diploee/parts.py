@@ -301,19 +301,13 @@ class PartPower:
         return self._divided(self._places.played, self._places.rows)
 
     def block(self, power: PowerBlock) -> Block:
-        """Return the columns of the parts, and of all of them together."""
-        return device_block(self.summed(power), self._facility)
-
-    def summed(self, power: PowerBlock) -> PowerBlock:
-        """Return the power of the parts, of halls the sum of their rows."""
-        if self._starts.size == self.pool_id.size:
-            return power
+        """Return the columns of the parts, of halls the sum of their rows, and of all together."""
         names = ("it_power_w", "busy_nodes", "mean_busy_nodes", "it_ac_power_w", "standing_nodes")
         values: dict[str, Any] = {name: getattr(power, name) for name in names}
         for name in names:
             if values[name] is not None:
                 values[name] = np.add.reduceat(values[name], self._starts)
-        return replace(power, **values)
+        return device_block(replace(power, **values), self._facility)
 
     def _divided(self, played: Iterable[_Played], rows: HeldNodes) -> Segments:
         """Divide segments over the parts whose nodes play them."""
