@@ -157,7 +157,7 @@ def _by_length(
         y = np.where(within, level.size_mw * per_mw, np.nan).astype(np.float32)
         drawn.append(Line(x, y, f"limit: {level.name}", INK, unit.power, 3,
                           dash=dash(7 * len(drawn)), markers=True, level=True))  # fmt: skip
-    words = " Lines up to their own time: limits." if drawn else ""
+    words = " A limit is drawn up to the length that it is over." if drawn else ""
     words += f" Limits beyond what is drawn: {listed(left)}." if left else ""
     return (*lines, *drawn), words
 
