@@ -420,12 +420,14 @@ class SynchronousJob(Model):
             if (getattr(self, one) is None) == (getattr(self, other) is None):
                 raise ValueError(f"give either {one} or {other}, or a preset")
         if self.phases is not None:
-            starts_s = [start_s for start_s, _ in self.phases]
+            starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
             fields = type(self).model_fields
             if beside := sorted(of for of in DRAWN if getattr(self, of) != fields[of].default):
                 raise ValueError(f"phases go without {one_of(beside)}; remove them")
-            if starts_s[0] or starts_s != sorted(set(starts_s)) or self.phases[-1][1] != "end":
-                raise ValueError("phases begin at 0, each after the one before, and end with end")
+            if starts_ms[0] or starts_ms != sorted(set(starts_ms)) or self.phases[-1][1] != "end":
+                raise ValueError(
+                    "phases begin at 0, each after the one before by 1 ms or more, and end with end"
+                )
         work = [self.parameters, self.tflops_per_gpu]
         if (self.period_s is None) == (None in work) or (self.period_s and any(work)):
             raise ValueError(

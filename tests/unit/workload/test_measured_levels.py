@@ -128,6 +128,7 @@ def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() 
         ({"phases": WENT[1:]}, "begin at 0"),
         ({"phases": WENT[:-1]}, "end with end"),
         ({"phases": [*WENT[:2], [9, "end"]]}, "each after the one before"),
+        ({"phases": [[0, "train"], [0.0004, "end"]]}, "by 1 ms or more"),
         ({"phases": WENT, "tokens": 1e9, "load_s": 20}, "without 'load_s', 'tokens'"),
     ],
 )
