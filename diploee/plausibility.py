@@ -68,6 +68,7 @@ def run_warnings(
         *_services_of_other_gpus(facility, plans, curves),
         *_rated_beyond_nodes(facility),
         *_never_standing(facility),
+        *_built_at_once(facility, clock),
         *_left_out(matches),
         *_shortfalls(facility, clock, pools, matches, jobs.queues),
         *_overload(metrics),
@@ -287,6 +288,17 @@ def _never_standing(facility: Facility) -> Iterator[str]:
                 f"facility.pools.{name}: {pool.n_nodes - pool.phases[-1].n_nodes:,} of its "
                 f"{pool.n_nodes:,} nodes never stand, and ratings are of all; lower n_nodes to the "
                 f"{pool.phases[-1].n_nodes:,} of the last phase, or add a phase"
+            )
+
+
+def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
+    for name, pool in facility.pools.items():
+        for time_ms, n_nodes in pool.standing(clock).added:
+            yield (
+                f"facility.pools.{name}.phases: {n_nodes:,} nodes start in one instant, "
+                f"{clock.wall.at(time_ms):%Y-%m-%d %H:%M}, where a site adds racks over weeks: "
+                "ramps, swings and verdicts of that instant are the model's; give more phases, or "
+                "run the time between them"
             )
 
 

@@ -210,3 +210,10 @@ def test_a_service_that_caps_its_gpus_answers_an_event(
     assert [
         line.endswith("or its services flexibility: {power_limit: 0.75}") for line in found
     ] == ([True] * warned)
+
+
+def test_nodes_of_a_phase_that_start_in_one_instant_are_warned_of(tmp_path: Path) -> None:
+    phases = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-01T12:00", "n_nodes": 6}]
+    changes = {"facility.pools.main.phases": phases, "facility.pools.main.n_nodes": 6}
+    (warning,) = warnings_of(tmp_path, tiny_library(), changes)
+    assert "main.phases: 2 nodes start in one instant, 2018-01-01 12:00, where" in warning
