@@ -82,7 +82,7 @@ def fit_from_log(
         is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
         if choices.years == "law" or (choices.years == "auto" and (is_short or is_like(law))):
             return replace(law, decision=_why_law(law))
-        replay = _replay(log, read, log_format, options, chosen, choices, n_gpus)
+        replay = _replay(log, read, log_format, options, chosen, choices)
         weeks = with_generated_years(replace(fit, replay=replay), library)
         return replace(weeks, decision=". ".join(_why_weeks(law, weeks)))
 
@@ -116,7 +116,6 @@ def _replay(
     options: Mapping[str, Any],
     rules: Sequence[ClassRule],
     choices: JobFitOptions,
-    n_gpus: int | None,
 ) -> dict[str, Any]:
     """Return the `replay` of a stream that plays the weeks that were fitted in random order."""
     replay = JobReplay(
@@ -129,7 +128,7 @@ def _replay(
         cpu_jobs="rules",
         unmatched="drop",
         too_wide="drop",
-        **{"gpus_per_node": n_gpus or None, **options},
+        **options,
     )
     return replay.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 

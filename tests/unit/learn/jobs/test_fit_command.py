@@ -469,3 +469,18 @@ def test_a_log_of_a_far_smaller_machine_than_the_pool_is_noted(
     notes = json.loads(run(log, *options))["notes"]
     found = [note for note in notes if "set facility.pools.main.n_nodes" in note]
     assert len(found) == noted and all("asks for 3.0" in note for note in found)
+
+
+def test_weeks_of_a_log_of_processors_have_its_nodes_in_a_scenario_of_gpus_too(
+    library_folder: Path, tmp_path: Path
+) -> None:
+    base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": 8})
+    log = tmp_path / "log.swf"
+    times_s = np.arange(0, 35 * 86_400, 4 * 3_600)
+    rows = [f"{k} {t} 0 7200 4 -1 -1 4 -1 -1 1 1 1 -1 1 -1 -1 -1" for k, t in enumerate(times_s)]
+    log.write_text("\n".join(["; UnixStartTime: 1514764800", "; MaxNodes: 8", *rows, ""]), "utf-8")
+    given = (log, "--workload", "tune", "--profiles", library_folder, "--years", "weeks")
+    for more in ((), ("--scenario", base)):
+        found = json.loads(run(*given, *more, "--json"))["figures"]
+        mean = next(f for f in found if f["name"] == "busy nodes, mean")
+        assert mean["generated"] == pytest.approx(mean["log"], rel=0.05)
