@@ -94,6 +94,12 @@ class OutputExistsError(InputError):
     """The output folder exists and may not be overwritten."""
 
 
+class RunTooLongError(InputError):
+    """A run is forecast to take longer than allowed; `time_s` is the forecast [s]."""
+
+    time_s = 0.0
+
+
 def printable(text: str) -> str:
     """Return the text with line ends and other control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -46,7 +46,11 @@ class Progress:
         yield _ignore
 
     def tell(self, text: str) -> None:
-        """Say what is to be known before the run ends."""
+        """Show a warning before the run ends."""
+
+    def forecast(self, text: str) -> None:
+        """Show the expected time and memory of the run, by default as `tell` does."""
+        self.tell(text)
 
 
 _watch: ContextVar[Progress | None] = ContextVar("watch", default=None)

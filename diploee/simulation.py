@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from diploee.columns import catalogue, find_column
-from diploee.errors import InputError
+from diploee.errors import InputError, RunTooLongError
 from diploee.facility import Stage
 from diploee.facility.base import POWER, interpolated_s
 from diploee.files import writing
@@ -188,7 +188,7 @@ def simulate(
             line.jobs.watch = watch
             if at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
                 text = _time_in_words(line, engine, jobs_file, len(limits), at_most_s, at_most_mb)
-                watch.progress.tell(text)
+                watch.progress.forecast(text)
             needed_mb = _expected_mb(line, jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
         for text in overfull_pools(scenario.facility, scenario.clock, line.jobs.streams):
@@ -421,12 +421,14 @@ def _time_in_words(
         return f"{steps}, on one core {forecast.words()}{again}"
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
-    raise InputError(
+    error = RunTooLongError(
         f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s"
         f"{again}, more than --at-most {at_most_s / 60:g}; raise it, or set duration to "
         f"'{fewer} d', which can only show that limits are not met, or a coarser step, which "
         "leaves some inconclusive"
     )
+    error.time_s = time_s * (1 + bool(again))
+    raise error
 
 
 def limits_entries(reports: Sequence[tuple[Limits, LimitReport]]) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class ProgressBars(Progress):
         """Say it on standard error."""
         self._console.print(f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False)
 
+    def forecast(self, text: str) -> None:
+        """Print the expected time and memory on standard error."""
+        self._console.print(f"Forecast: {escape(text)}", highlight=False)
+
     @contextmanager
     def _line(self, name: str) -> Iterator[Update]:
         started, last = time.perf_counter(), ""

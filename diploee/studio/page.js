@@ -5,7 +5,8 @@
   const REST_MS = 2500, TYPING_MS = 200, PAUSE_MS = 2000, past = [];
   let draft, known = null, asked = 0, running = null, resting = 0, typing = 0, searching = 0;
   let ran = "";                      // hash and week of what was run last
-  const answers = { week: "", year: "" };  // ids of the last answers, for the differences
+  // The one state of results: of which site and days each frame is, and the last answer of each span.
+  const shown = { picture: null, report: null }, answers = { week: null, year: null };
 
   async function post(name, body, signal) {
     const answer = await fetch(name, {
@@ -16,7 +17,10 @@
       await new Promise((go) => setTimeout(go, 1000));
       return post(name, body, signal);
     }
-    if (!answer.ok) throw new Error(words(await answer.json().catch(() => null)) || "the studio refused this; is it still open?");
+    if (!answer.ok) {
+      const refusal = await answer.json().catch(() => null);
+      throw Object.assign(new Error(words(refusal) || "the studio refused this; is it still open?"), refusal);
+    }
     return answer;
   }
   const json = async (name, body) => (await post(name, body)).json();
@@ -74,7 +78,7 @@
       const choices = of.choices.includes(shown) ? of.choices : [shown, ...of.choices], words = (c) => of.key === "limits" ? c.replace(/^\[(.*)\]$/, "$1") : c.replace(/_/g, " ");
       input.replaceChildren(...choices.map((c) => element("option", { value: c, textContent: words(c) || (of.key.startsWith("facility.stages.") ? "(not there)" : of.default ? of.default + " (default)" : "none") })));
     }
-    if (document.activeElement !== input || edited === undefined) input.value = shown;
+    if (of.closed || document.activeElement !== input || edited === undefined) input.value = shown;
     if (!of.closed) input.placeholder = of.given ? "" : of.default || (of.value === "" ? "none" : of.value);
     at(id + "-hint").textContent = [of.text, of.type && !of.closed && "Takes a " + of.type + (of.allowed ? ", " + of.allowed : "") + ".",
       of.default && "Default " + of.default + ".", of.range && !/range/i.test(of.text) && "Range " + low + " to " + high + "."].filter(Boolean).join(" ");
@@ -119,11 +123,15 @@
     known = found.problems.length ? null : found;
     at("save").disabled = at("year").disabled = !known;
     for (const button of document.querySelectorAll("[data-copy]")) button.disabled = !known;
+    mark();
     if (!known) { stop(); return say("Mend what is marked first."); }
     at("name").textContent = known.name;
     at("command").textContent = known.command;
     at("python").textContent = known.python;
-    at("year").textContent = known.days > 360 && known.days < 370 ? "Run the year" : "Run all (" + known.duration + ")";
+    if (at("year").dataset.hash !== known.hash) {
+      at("year").dataset.hash = known.hash;
+      patient(0);
+    }
     if (at("from").dataset.start !== known.start) at("from").value = at("from").dataset.start = known.start;
     line(known.line);
     if (at("search").value) search();
@@ -150,7 +158,38 @@
 
   // --- runs
 
-  const week = () => known.hash + at("from").value;
+  // The day that the week starts on; that of the scenario where the field holds no date.
+  function from() {
+    const input = at("from"), is = input.value && input.checkValidity();
+    input.setAttribute("aria-invalid", String(!is));
+    at("from-error").textContent = is ? "" : "Not a date from 1900 to 2199; the week from " + known.start + " is shown.";
+    return is ? input.value : known.start;
+  }
+  const week = () => known.hash + from();
+
+  // Label the button that runs all; a run longer than allowed is run when it is pressed again.
+  function patient(seconds) {
+    at("year").dataset.patient = seconds ? "yes" : "";
+    at("year").textContent = seconds ? "Run it all the same (" + minutes(seconds) + ")" : known.days > 360 && known.days < 370 ? "Run the year" : "Run all (" + known.duration + ")";
+  }
+  const minutes = (seconds) => seconds < 90 ? Math.ceil(seconds) + " s" : Math.ceil(seconds / 60) + " min";
+
+  // Grey and name each frame that is not of the site in the form.
+  function mark() {
+    const is = (of) => of && (of.span === "look" || known && (of.hash === known.hash && (of.span === "year" || of.from === from())));
+    for (const kind of ["picture", "report"]) {
+      const of = shown[kind], label = at(kind + "-kind");
+      label.hidden = !of;
+      if (!of) continue;
+      at(kind).classList.toggle("ghost", !is(of));
+      label.className = "kind " + (is(of) ? of.span : "stale");
+      const days = of.span === "week" ? "a week from " + of.from : of.span === "year" ? of.duration + " from " + of.start : "";
+      label.textContent = !is(of) ? "Not the site in the form: " + of.title + ", " + days + "." : of.span === "week" ? "Preliminary, this week only. Verdicts are those of the whole run." : of.span === "year" ? "The whole run: " + days + "." : "Runs of the folder.";
+    }
+    const taken = is(answers.year);
+    for (const button of document.querySelectorAll("[data-take], #format")) button.disabled = !taken;
+    at("differences").hidden = !is(shown.picture);
+  }
 
   function go() {
     if (ran === week()) return;
@@ -165,29 +204,30 @@
     running = null;
     at("cancel").disabled = true;
     at("progress").hidden = true;
-    for (const id of ["picture", "report"]) at(id).classList.remove("ghost");
   }
 
   async function run(span, automatic) {
     stop();
     const mine = running = new AbortController();
+    mine.of = { hash: known.hash, title: known.title, start: known.start, duration: known.duration, from: from(), span };
     at("cancel").disabled = false;
     at("warnings").replaceChildren();
     at("warnings").hidden = true;
-    for (const id of ["picture", "report"]) at(id).classList.toggle("ghost", span === "week");
+    at("forecast").textContent = "";
+    mark();
     at("progress").removeAttribute("value");
     at("progress").hidden = false;
     say(span === "week" ? "Running a week" : "Running the year");
-    const body = { draft, span, automatic, start: span === "week" && at("from").value !== known.start ? at("from").value : "", before: answers[span] };
-    await follow("run", body, mine, span, automatic);
+    const start = span === "week" && from() !== known.start ? from() : "", last = answers[span];
+    const body = { draft, span, automatic, start, before: last ? last.id : "", patient: !automatic && at("year").dataset.patient === "yes" };
+    await follow("run", body, mine, span);
     if (running !== mine) return;
     stop();
-    if (span === "week" && answers.done) resting = setTimeout(() => run("year", true), REST_MS);
+    if (span === "week" && mine.done) resting = setTimeout(() => run("year", true), REST_MS);
     else if (span === "year") refresh();
   }
 
-  async function follow(name, body, mine, span, automatic) {
-    answers.done = false;
+  async function follow(name, body, mine, span) {
     try {
       const reader = (await post(name, body, mine.signal)).body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
@@ -195,14 +235,14 @@
         if (done) return;
         const lines = (rest + more).split("\n");
         rest = lines.pop();
-        for (const text of lines) if (running === mine) heard(JSON.parse(text), span, automatic);
+        for (const text of lines) if (running === mine) heard(JSON.parse(text), mine, span);
       }
     } catch (error) {
       if (running === mine) say(error.message);
     }
   }
 
-  function heard(message, span, automatic) {
+  function heard(message, mine, span) {
     if (message.waiting) say("Waiting: " + message.waiting + ".");
     if (message.forecast) at("forecast").textContent = (span === "week" ? "The week: " : "The year: ") + message.forecast + ".";
     if (message.stage) {
@@ -211,35 +251,34 @@
       if (!at("status").textContent.startsWith(text)) say(text);
     }
     if (message.warning) { at("warnings").append(element("p", { textContent: "Warning: " + message.warning })); at("warnings").hidden = false; }
-    if (message.frame) show(message.kind, message.frame, span);
+    if (message.frame) show(message.kind, message.frame, mine.of);
     if (message.run) {
-      answers[span] = message.id;
+      answers[span] = { ...mine.of, id: message.id };
       at("differences").replaceChildren(...(message.differences || []).map((text) => element("li", { textContent: text })));
-      for (const button of document.querySelectorAll("[data-take], #format")) button.disabled = !answers.year;
+      mark();
     }
     if (message.end) {
-      answers.done = !message.problems.length;
-      const wrong = message.problems.join("; "), long = automatic && /--at-most/.test(wrong);
-      say(long ? "The whole run is forecast to take over a minute; press the button to run it." : wrong ? wrong : span === "week" ? "The week is done; the year follows when you rest." : "Done.");
+      mine.done = !message.problems.length;
+      const long = message.too_long_s, whole = span === "week" ? "A week" : "The whole run";
+      if (long && span === "year") patient(long);
+      say(long ? whole + " is forecast to take " + minutes(long) + (span === "year" ? "; press the button to run it." : "; a coarser step is faster.") :
+        !mine.done ? message.problems.join("; ") : span === "week" ? "The week is done; the year follows when you rest." : "Done.");
     }
   }
 
   // A new page takes the place of the one before once it is there.
-  function show(kind, address, span) {
+  function show(kind, address, of) {
     const home = at(kind), old = [...home.children];
     const frame = element("iframe", { src: address, title: kind === "report" ? "Report" : "Power", className: old.length ? "coming" : "" });
     frame.addEventListener("load", () => {
-      if (kind === "picture" || span !== "week") home.classList.remove("ghost");
       frame.className = "";
       for (const each of old) each.remove();
       home.dataset.shown = address;
+      shown[kind] = of;
+      mark();
     });
-    if (kind === "report") home.classList.remove("ghost");
     home.append(frame);
     at("empty").hidden = true;
-    at("kind").hidden = false;
-    at("kind").className = span;
-    at("kind").textContent = span === "week" ? "Preliminary, this week only. Verdicts are those of the whole run." : span === "year" ? "The whole run: " + (known ? known.duration + " from " + known.start : "") + "." : "Runs of the folder.";
   }
 
   // --- what is taken away
@@ -252,7 +291,7 @@
   async function take(what) {
     at("taken").textContent = "Making " + what + " ...";
     try {
-      const answer = await post("take", { draft, runs: [answers.year], what });
+      const answer = await post("take", { draft, runs: [answers.year.id], what });
       const name = /filename="?([^";]+)/.exec(answer.headers.get("content-disposition") || "") || ["", what];
       const link = element("a", { href: URL.createObjectURL(await answer.blob()), download: name[1] });
       link.click();
@@ -263,8 +302,8 @@
 
   async function save(force = false) {
     try { at("taken").textContent = (await json("save", { draft, force })).saved + " saved."; } catch (error) {
-      if (!force && /exists/.test(error.message) && confirm(error.message + "\n\nReplace it?")) return save(true);
-      at("taken").textContent = error.message;
+      if (error.exists && confirm(known.name + ".yaml is in the folder already. Replace it?")) return save(true);
+      at("taken").textContent = error.exists ? "Not saved: " + known.name + ".yaml is in the folder already." : error.message;
     }
     return refresh();
   }
@@ -274,10 +313,11 @@
   async function look() {
     stop();
     const mine = running = new AbortController();
+    mine.of = { span: "look" };
     at("cancel").disabled = false;
     say("Opening");
     await follow("run", { draft, runs: chosen() }, mine, "look");
-    if (running === mine) { stop(); ran = ""; at("picture").replaceChildren(); }
+    if (running === mine) { stop(); ran = ""; at("picture").replaceChildren(); shown.picture = null; mark(); }
   }
 
   async function refresh() {

@@ -32,7 +32,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diploee.drawing.page import POLICY
-from diploee.errors import DiploeeError, InputError
+from diploee.errors import DiploeeError, InputError, OutputExistsError
 from diploee.files import reason, whole_file
 from diploee.files.places import shipped
 from diploee.outputs import MANIFEST
@@ -78,6 +78,7 @@ class Asked(BaseModel):
     start: str = Field(default="", pattern=r"^(\d{4}-\d\d-\d\d)?$")  # of a week
     before: str = Field(default="", max_length=64)  # answer to name the differences from
     automatic: bool = False  # nobody asked for the run
+    patient: bool = False  # the run may take as long as it takes
     force: bool = False  # a file may be replaced
     runs: tuple[str, ...] = Field(default=(), max_length=12)  # ids of answers, or runs by name
     what: str = Field(default="", max_length=40)  # to make of a run
@@ -171,7 +172,7 @@ class Studio:
 
     def __init__(self, place: Place, at_most_s: float, port: int = 0, scenario: str = "") -> None:
         self.place, self.token = place, secrets.token_urlsafe(24)
-        self._at_most_s, self._scenario = at_most_s, scenario
+        self.at_most_s, self._scenario = at_most_s, scenario
         self.socket = _bound(port)
         self.answers = tempfile.TemporaryDirectory(
             prefix="diploee-studio-", ignore_cleanup_errors=True
@@ -210,7 +211,9 @@ class Studio:
         routes += [Route(f"/{name}", to, methods=["POST"]) for name, to in posts.items()]
         routes.append(Route("/frames/{id}/{name}", self._frame, methods=["GET"]))
         return Starlette(
-            routes=routes, lifespan=lifespan, exception_handlers={DiploeeError: _refused}
+            routes=routes,
+            lifespan=lifespan,
+            exception_handlers={DiploeeError: _refused, OSError: _refused},
         )
 
     async def _file(self, request: Request) -> Response:
@@ -261,7 +264,9 @@ class Studio:
             "do": "run", "text": site.text, "folder": str(site.folder), "span": asked.span,
             "start": asked.start, "before": self._runs.get(asked.before), "page": asked.page,
             "root": str(self.place.folder), "frames": str(frames),
-            "at_most_s": min(self._at_most_s, AUTOMATIC_S if asked.automatic else inf),
+            "at_most_s": inf
+            if asked.patient
+            else min(self.at_most_s, AUTOMATIC_S if asked.automatic else inf),
         }  # fmt: skip
         return self._stream(job, made, frames if asked.span == "week" else self.runs_folder)
 
@@ -360,6 +365,7 @@ async def _asked(request: Request) -> Asked:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    problems = list(error.problems) if isinstance(error, DiploeeError) else [str(error)]
-    return JSONResponse({"problems": [{"field": "", "key": "", "message": p} for p in problems]},
-                        400)  # fmt: skip
+    is_own, where = isinstance(error, DiploeeError), getattr(error, "filename", None)
+    problems = error.problems if is_own else [f"{where}: {reason(error)}"]
+    rows = [{"field": "", "key": "", "message": problem} for problem in problems]
+    return JSONResponse({"problems": rows, "exists": isinstance(error, OutputExistsError)}, 400)

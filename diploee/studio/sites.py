@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diploee.errors import InputError, ScenarioError, shown
+from diploee.errors import InputError, ScenarioError, plural, shown
 from diploee.facility import STAGES
 from diploee.facility.cooling import CoolingSpec
 from diploee.files.places import shipped, shipped_folder
@@ -261,10 +261,19 @@ def state(draft: Draft, place: Place) -> dict[str, Any]:
         return {"text": site.text, "problems": _problems(error, draft, data)}
     return {
         "text": site.text, "problems": [], "name": scenario.name, "hash": scenario.sha256(),
+        "title": _title(site, scenario),
         "start": f"{scenario.start:%Y-%m-%d}", "duration": scenario.duration,
         "days": scenario.horizon_ms / MS_PER_DAY, "line": line(scenario, data),
         "fields": [*_first(site, scenario, place)], **taken(site, scenario),
     }  # fmt: skip
+
+
+def _title(site: Opened, scenario: Scenario) -> str:
+    """Return a site's name and size, which identify it beside its pictures."""
+    size = site.answers if site.draft.start == "template" else scenario.facility.size
+    if size is not None and size.poi_mw is not None:
+        return f"{scenario.name}, {size.poi_mw:g} MW at the meter"
+    return f"{scenario.name}, {plural(scenario.facility.n_nodes, 'node')}"
 
 
 def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -28,7 +28,7 @@ import numpy as np
 from diploee import __version__
 from diploee.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel, colour
 from diploee.drawing.page import Figures
-from diploee.errors import DiploeeError
+from diploee.errors import DiploeeError, RunTooLongError
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.files import is_late, reason
@@ -77,8 +77,12 @@ class Watch(Progress):
         yield update
 
     def tell(self, text: str) -> None:
-        """Say it: what the run takes, or a warning."""
-        self._say(**{"forecast" if text.startswith("computed in") else "warning": text})
+        """Show a warning."""
+        self._say(warning=text)
+
+    def forecast(self, text: str) -> None:
+        """Show the expected time and memory of the run."""
+        self._say(forecast=text)
 
 
 class Picture:
@@ -135,7 +139,8 @@ class Worker:
         self.say = say
         self._library = ProfileLibrary.open()
         self._reader = InputReader()
-        self._series: dict[tuple[str, str], Any] = {}  # last picture of each page and span
+        # Last picture of each page, by the start and the length of the run
+        self._series: dict[tuple[str, datetime, int], Any] = {}
         self._done: dict[str, Path] = {}  # runs of whole scenarios, by their hash
         Figures().scripts()  # which takes a second the first time
 
@@ -153,7 +158,8 @@ class Worker:
             first = runs / f"{scenario.name}-{sha256[:8]}"
             found = _finished(self._done.get(sha256, first), sha256, sha256 in self._done)
             out = default_folder(scenario.name, sha256, runs)
-        key, keep = (job["page"], job["span"]), partial(self._keep, frames, "picture")
+        key = (job["page"], scenario.start, scenario.horizon_ms)
+        keep = partial(self._keep, frames, "picture")
         watch = Picture(scenario, self._series.get(key), keep)
         if found is not None:
             watch.draw(_power_w(found))
@@ -208,9 +214,15 @@ class Worker:
         if not before or not (Path(before) / FACILITY_FILE).exists():
             return {}
         try:
+            if _days_of(open_run(before)) != _days_of(run):
+                return {}
             return {"differences": _in_words(compare(before, run.folder))}
         except DiploeeError:  # of a run of other years' versions
             return {}
+
+
+def _days_of(run: Run) -> tuple[datetime, int]:
+    return run.scenario.start, run.scenario.horizon_ms
 
 
 def _power_w(run: Run) -> Any:
@@ -273,12 +285,15 @@ def main() -> None:
     say(ready=True)
     for text in sys.stdin:
         problems: list[str] = []
+        too_long_s = 0.0
         try:
             busy = True
             job = json.loads(text)
             {"run": worker.run, "look": worker.look, "take": worker.take}[job["do"]](job)
         except KeyboardInterrupt:
             problems = ["stopped"]
+        except RunTooLongError as error:
+            problems, too_long_s = list(error.problems), error.time_s
         except DiploeeError as error:
             problems = list(error.problems)
         except BrokenPipeError:
@@ -294,7 +309,7 @@ def main() -> None:
         finally:
             busy = False
             stop_with(None)
-        say(end=True, problems=problems)
+        say(end=True, problems=problems, too_long_s=too_long_s)
 
 
 if __name__ == "__main__":

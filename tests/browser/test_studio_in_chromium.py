@@ -85,9 +85,9 @@ class Seen:
 
     def ask_for_year(self) -> str:
         """Run the whole and return the text of its report's first screen."""
-        self.wait(lambda: "this week only" in self.at("#kind").text)
+        self.wait(lambda: "this week only" in self.at("#picture-kind").text)
         self.at("#year").click()
-        self.wait(lambda: self.status == "Done." and "whole run" in self.at("#kind").text)
+        self.wait(lambda: self.status == "Done." and "whole run" in self.at("#picture-kind").text)
         return self.first_screen()
 
     def wait_for_week(self) -> None:
@@ -182,6 +182,67 @@ def test_page_fits_its_window_and_every_control_has_a_name(
     assert problems == []
 
 
+def test_chosen_limit_is_shown_by_its_field_while_it_has_the_focus(
+    browser: Any, studio: Studio
+) -> None:
+    page = Seen(browser, studio)
+    page.wait(lambda: browser.find_elements("css selector", "[name='limits']"))
+    browser.execute_script("document.querySelector(\"[name='limits']\").focus()")
+    page.choose("limits", "[ramps.yaml]")
+    page.wait(lambda: "ramps.yaml" in page.at("#command").get_attribute("textContent"))
+    assert page.at("[name='limits']").get_attribute("value") == "[ramps.yaml]"
+
+
+def test_report_of_an_earlier_site_is_greyed_and_named_until_its_own_is_there(
+    browser: Any, studio: Studio
+) -> None:
+    page = Seen(browser, studio)
+    page.wait_for_week()
+    page.type("site.poi_mw", "30")
+    page.wait(lambda: page.at("#report-kind").text.startswith("Not the site in the form"))
+    assert "20 MW at the meter" in page.at("#report-kind").text
+    assert "ghost" in page.at("#report").get_attribute("class")
+    page.at("#year").click()
+    page.wait(lambda: page.status.startswith("Year"))
+    assert not page.at("[data-take='datasheet']").is_enabled()
+    page.wait(lambda: page.status == "Done." and "whole run" in page.at("#report-kind").text)
+    assert "ghost" not in page.at("#report").get_attribute("class")
+    assert page.at("[data-take='datasheet']").is_enabled()
+
+
+def test_date_of_six_digits_is_an_error_at_its_field_and_blocks_nothing(
+    browser: Any, studio: Studio
+) -> None:
+    page = Seen(browser, studio)
+    page.wait_for_week()
+    browser.execute_script(
+        "const f = document.getElementById('from'); f.value = '123456-01-01';"
+        "f.dispatchEvent(new Event('change'))"
+    )
+    page.wait(lambda: "Not a date" in page.at("#from-error").text)
+    page.type("site.occupancy", "0.5")
+    page.wait(lambda: "preliminary" in page.at("#picture-kind").text.lower())
+    page.wait(lambda: page.at("#differences").text != "")
+
+
+def test_run_longer_than_allowed_is_run_when_its_button_is_pressed_again(
+    browser: Any, studio: Studio
+) -> None:
+    studio.at_most_s = 0.001
+    page = Seen(browser, studio)
+    page.wait(lambda: "is forecast to take" in page.status)
+    studio.at_most_s = 3600
+    page.type("site.occupancy", "0.5")
+    page.wait_for_week()
+    studio.at_most_s = 0.001
+    page.at("#year").click()
+    page.wait(lambda: "press the button" in page.status)
+    assert "--" not in page.status
+    assert page.at("#year").text.startswith("Run it all the same")
+    page.at("#year").click()
+    page.wait(lambda: page.status == "Done.")
+
+
 def test_mistake_is_shown_at_its_field_and_nothing_runs_until_it_is_mended(
     browser: Any, studio: Studio
 ) -> None:
@@ -205,4 +266,4 @@ def test_cancelled_run_leaves_nothing(browser: Any, studio: Studio) -> None:
     page.wait(lambda: page.status.startswith("Year: "))
     page.at("#cancel").click()
     assert page.status.startswith("Cancelled")
-    page.wait(lambda: not [*studio.runs_folder.rglob("*")])
+    page.wait(lambda: not [*studio.runs_folder.glob("*")])

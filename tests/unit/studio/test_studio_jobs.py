@@ -81,6 +81,20 @@ def found_frame(said: list[dict[str, Any]], kind: str) -> str:
     return next(str(m["frame"]) for m in said if m.get("kind") == kind)
 
 
+def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(studio: Studio) -> None:
+    def week(start: str) -> tuple[bool, bool]:
+        more = {"span": "week", "start": start, "before": before[-1]}
+        said = [m for m in run(studio, "w", ["duration", "1 year"], **more) if m]
+        before.append(ended(iter(said))["id"])
+        picture = Page(studio, "w").get(found_frame(said, "picture"))
+        return b'"before"' in picture, any(m.get("differences") for m in said)
+
+    before = [""]
+    assert week("2018-01-01") == (False, False)
+    assert week("2018-01-01") == (True, True)
+    assert week("2018-07-02") == (False, False)
+
+
 def test_run_that_is_there_is_not_run_again(studio: Studio) -> None:
     first = ended(run(studio, "a"))
     again = list(run(studio, "b"))

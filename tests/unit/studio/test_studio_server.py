@@ -291,8 +291,30 @@ def test_draft_is_saved_once_and_replaced_on_request_alone(studio: Studio) -> No
     assert json.loads(ask(studio, name="save", body=body)[1]) == {"saved": "mine.yaml"}
     status, answer, _ = ask(studio, name="save", body=body)
     assert status == 400
-    assert "exists" in json.loads(answer)["problems"][0]["message"]
+    assert json.loads(answer)["exists"] is True
     assert ask(studio, name="save", body=body | {"force": True})[0] == 200
     text = json.loads(ask(studio, name="state", body=body)[1])["text"]
     assert (studio.place.folder / "mine.yaml").read_text("utf-8") == text
     (studio.place.folder / "mine.yaml").unlink()
+
+
+def test_folder_that_vanished_is_one_line_naming_it(tmp_path: Path) -> None:
+    folder = tmp_path.resolve() / "site"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "Jobs", NoJobs)
+        made = Studio(Place(folder), 60)
+        thread = threading.Thread(target=made.serve)
+        thread.start()
+        try:
+            made.answers.cleanup()
+            folder.rmdir()
+            for name in ("run", "save", "start", "state"):
+                status, answer, _ = ask(made, name=name)
+                lines = [each["message"] for each in json.loads(answer).get("problems", [])]
+                assert status in (200, 400)
+                assert all(str(tmp_path) in line or "diploee-studio" in line for line in lines)
+                assert bool(lines) is (status == 400)
+        finally:
+            made.server.should_exit = True
+            thread.join(30)
