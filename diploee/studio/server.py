@@ -365,7 +365,8 @@ async def _asked(request: Request) -> Asked:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    is_own, where = isinstance(error, DiploeeError), getattr(error, "filename", None)
-    problems = error.problems if is_own else [f"{where}: {reason(error)}"]
+    problems = error.problems if isinstance(error, DiploeeError) else (str(error),)
+    if isinstance(error, OSError):
+        problems = (f"{error.filename}: {reason(error)}",)
     rows = [{"field": "", "key": "", "message": problem} for problem in problems]
     return JSONResponse({"problems": rows, "exists": isinstance(error, OutputExistsError)}, 400)
