@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.errors import InputError, did_you_mean, shown
+from diploee.errors import InputError, one_of, shown
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
@@ -33,10 +34,12 @@ def named_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
-        known = available_timezones()
+        known = sorted(available_timezones())
+        area = name.partition("/")[0] + "/"
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        alike = near or [zone for zone in known if zone.startswith(area)] or ["America/Chicago"]
         raise ValueError(
-            f"unknown time zone {shown(name)}, expected a name such as 'America/Chicago'"
-            f"{did_you_mean(name, known)}"
+            f"unknown time zone {shown(name)}, expected a name such as {one_of(alike)}"
         ) from None
 
 

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, isclose
 from typing import Any
 
-from diploee.clock import RunClock
+import numpy as np
+
+from diploee.clock import RunClock, offsets_ms
 from diploee.errors import plural
+from diploee.facility.weather import Weather
 from diploee.files.places import shipped_folder
 from diploee.loads.jobs import StreamClass, StreamMatch
 from diploee.loads.jobs.load import JobsLoad
@@ -38,6 +41,9 @@ RATED_OVER = 2.0
 RATED_NEAR = 0.05
 """The rated power of a site with a meter may be so far off its nodes' before the run warns."""
 
+ZONE_SHIFT_H = 2.0
+"""Offset of the weather's clock from the site's that is warned of, with daylight saving [h]."""
+
 LEAST_OVER_IDLE = 0.9
 """A job's mean node power may lie so far below idle power before the run warns."""
 
@@ -51,6 +57,7 @@ def run_warnings(
     plans: Sequence[ServicePlan],
     curves: Curves,
     metrics: dict[str, Any],
+    weather: Weather | None,
 ) -> list[str]:
     """Return the warnings of a run, one line each."""
     facility, clock = scenario.facility, scenario.clock
@@ -73,6 +80,7 @@ def run_warnings(
         *_shortfalls(facility, clock, pools, matches, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
+        *_weather_of_another_zone(clock, weather),
         *unanswered_events(scenario, classes),
         *_typical_weather(facility, metrics),
         *_above_ratings(metrics),
@@ -405,6 +413,20 @@ def _idle_weather(facility: Facility) -> Iterator[str]:
         yield (
             "facility.weather is given, but no cooling among facility.stages follows it; add one, "
             "or remove it unless a stage of your own takes it"
+        )
+
+
+def _weather_of_another_zone(clock: RunClock, weather: Weather | None) -> Iterator[str]:
+    """Warn of a warmest hour that is some hours from the site's afternoon."""
+    if weather is None or weather.utc_offset_ms is None:
+        return
+    site_ms = int(offsets_ms(np.array([clock.wall.origin_ms]), clock.wall.zone)[0])
+    shift_h = (weather.utc_offset_ms - site_ms) / MS_PER_H
+    if abs(shift_h) >= ZONE_SHIFT_H:
+        yield (
+            f"facility.weather: its hours are {abs(shift_h):g} h "
+            f"{'ahead of' if shift_h > 0 else 'behind'} the site's clock; set its utc_offset to "
+            "the site's standard time where its station stands in for the site"
         )
 
 

@@ -465,7 +465,7 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
         engine,
         jobs.streams.classes,
         jobs.streams.matches(),
-        run_warnings(line.scenario, jobs, line.plans, inputs.curves, found),
+        run_warnings(line.scenario, jobs, line.plans, inputs.curves, found, inputs.weather),
     ) | serving_entries(line.plans, inputs.curves)
 
 

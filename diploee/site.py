@@ -172,15 +172,11 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
     """
     data = _multiplied(scenario, scenario.model_dump(mode="json"), factor)
     data["facility"].pop("size", None)
-    return scenario_from_dict(data, _of_scaled(factor)).beside(scenario.folder)
+    return scenario_from_dict(data, _of_scaled).beside(scenario.folder)
 
 
-def _of_scaled(factor: float) -> Any:
-    def where(key_path: tuple[Any, ...]) -> str:
-        key = ".".join(map(str, key_path))
-        return f"facility.size: {key} times {factor:.4g}"
-
-    return where
+def _of_scaled(key_path: tuple[Any, ...]) -> str:
+    return f"facility.size: {'.'.join(map(str, key_path))} of the site in that size"
 
 
 def _multiplied(value: Any, data: Any, factor: float) -> Any:

@@ -231,7 +231,7 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
             given[name] = dict(_pair(text, _flags(name, spelt)[0]) for text in value)
 
     def where(place: tuple[str | int, ...]) -> str:
-        return _flags(str(place[0]), spelt)[0] if place else "the options"
+        return " or ".join(_flags(str(place[0]), spelt)) if place else "the options"
 
     try:
         return checked(given, model, where, lambda problems: InputError("; ".join(problems)))

@@ -78,7 +78,9 @@ class PointOfInterconnectionSpec(StageSpec):
     @model_validator(mode="after")
     def _one_contract(self) -> Self:
         if self.contract_mva is not None and self.contract_mw is not None:
-            raise ValueError("has contract_mva and contract_mw; give the one that the contract has")
+            raise ValueError(
+                "has contract_mva and contract_mw; give the contracted one, and null for the other"
+            )
         return self
 
     @property

@@ -65,6 +65,7 @@ class Weather(Brief):
     source: str  # where it is from, in a few words
     typical: bool  # it is a typical day or year, which holds no extremes
     sun: Sun | str = "this weather holds none"  # irradiance, or why there is none
+    utc_offset_ms: int | None = None  # of the clock that its hours are taken in [ms]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class WeatherYear:
         row = row[within]
         return Weather(
             time_ms[within] - shift_ms, self.dry_bulb_c[row], self.wet_bulb_c[row],
-            self.pressure_pa[row], self.source, typical, sun,
+            self.pressure_pa[row], self.source, typical, sun, shift_ms - origin_ms,
         )  # fmt: skip
 
 

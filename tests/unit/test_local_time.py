@@ -17,7 +17,7 @@ from builders import tiny_data, tiny_library, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.clock import RunClock, WallClock, is_skipped, local_ms
+from diploee.clock import RunClock, WallClock, is_skipped, local_ms, named_zone
 from diploee.errors import InputError, ScenarioError
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.request_trace import RequestTrace, replayed_rates
@@ -162,7 +162,7 @@ def test_months_and_years_end_at_their_date_and_days_have_24_hours() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"facility.time_zone": "America/Chicage"}, "did you mean 'America/Chicago'"),
+        ({"facility.time_zone": "America/Chicage"}, "expected a name such as 'America/Chicago'"),
         ({"facility.time_zone": "../etc"}, "unknown time zone '../etc'"),
         ({"facility.time_zone": "Europe/Berlin", "facility.utc_offset": "+01:00"}, "not both"),
         (
@@ -316,3 +316,13 @@ def test_exports_and_the_report_are_right_over_a_change(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="does not exist in America/Chicago"):
         export_run(spring, "csv", tmp_path / "no.csv", Options(first=datetime(2018, 3, 11, 2, 30)))
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("America/Chigaco", "'America/Chicago'"), ("US/Ohio", "'US/Alaska', 'US/Aleutian'"),
+     ("Mars/Base", "'America/Chicago'")],
+)  # fmt: skip
+def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area(name: str, near: str) -> None:
+    with pytest.raises(ValueError, match=f"expected a name such as {near}"):
+        named_zone(name)

@@ -175,6 +175,24 @@ def test_weather_that_nothing_follows_is_warned_of(tmp_path: Path) -> None:
     assert warning.startswith("facility.weather is given, but no cooling")
 
 
+@pytest.mark.parametrize(
+    ("utc_offset", "weather", "warned"),
+    [("+01:00", {}, "8 h behind"), ("+01:00", {"utc_offset": "+01:00"}, ""), ("-06:00", {}, "")],
+)
+def test_weather_whose_hours_are_those_of_another_zone_is_warned_of(
+    utc_offset: str, weather: dict[str, str], warned: str, tmp_path: Path
+) -> None:
+    changes = {
+        "facility.utc_offset": utc_offset,
+        "facility.weather": {"kind": "typical_day", "station": "denver", **weather},
+        "streams.training.target_utilization": 0.3,
+    }
+    warnings = warnings_of(tmp_path, tiny_library(), changes)
+    found = [line for line in warnings if line.startswith("facility.weather: its hours")]
+    assert len(found) == bool(warned)
+    assert warned in "".join(found)
+
+
 CALL = {"id": "a", "start": "2018-01-01 12:00", "end": "2018-01-01 14:00"}
 
 
