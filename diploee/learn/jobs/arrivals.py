@@ -40,7 +40,8 @@ class JobFitOptions(FitChoices):
         "auto",
         "Where years come from: law draws them from the fitted distributions, weeks plays the "
         "log's own weeks in random order; auto takes the law where its years have the log's node "
-        "time within 2 % and median and P99 of hourly busy nodes within 7 and 15 %.",
+        "time within 2 % and median and P99 of hourly busy nodes within 7 and 15 %, else the kind "
+        "whose worst of these errors, as a multiple of what is allowed, is the smaller.",
     )
     holdout: Annotated[float, Field(gt=0, lt=1)] | None = unset(
         "Fit the first part of the log, such as 0.5, as well, and compare its years and naive "

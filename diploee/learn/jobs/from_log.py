@@ -16,7 +16,7 @@ from diploee.learn.jobs.arrivals import JobFitOptions
 from diploee.learn.jobs.classes import read_rules
 from diploee.learn.jobs.holdout import split_of, with_holdout
 from diploee.learn.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.learn.jobs.likeness import errors_of, is_like, with_generated_years
+from diploee.learn.jobs.likeness import LIKE, errors_of, with_generated_years, worst_error
 from diploee.learn.jobs.summary import fragment_text
 from diploee.loads.jobs.job_log import JobLog
 from diploee.profiles import ProfileLibrary
@@ -80,11 +80,15 @@ def fit_from_log(
         )
         law = with_generated_years(fit, library)
         is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
-        if choices.years == "law" or (choices.years == "auto" and (is_short or is_like(law))):
+        is_like = is_short or worst_error(law) <= 1
+        if choices.years == "law" or (choices.years == "auto" and is_like):
             return replace(law, decision=_why_law(law))
         replay = _replay(log, read, log_format, options, chosen, choices)
         weeks = with_generated_years(replace(fit, replay=replay), library)
-        return replace(weeks, decision=". ".join(_why_weeks(law, weeks)))
+        taken = weeks
+        if choices.years == "auto" and worst_error(law) < worst_error(weeks):
+            taken = law
+        return replace(taken, decision=". ".join(_why(taken, law, weeks)))
 
     fit = fitted(choices)
     if choices.holdout is not None:
@@ -140,16 +144,22 @@ def _why_law(law: JobLogFit) -> str:
     return f"Years are drawn from the fitted distributions{differ}"
 
 
-def _why_weeks(law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
-    """Say how far years of the distributions are off, and what a year of the log's weeks is."""
+def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
+    """Say how far years of either kind are off, and what a year of the log's weeks is."""
     both = zip(errors_of(law).items(), errors_of(weeks).values(), strict=True)
     errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
     n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
+    plays, other = "play the log's own weeks in random order", "law takes the distributions"
+    if taken is law:
+        plays, other = "are drawn from the fitted distributions", "weeks plays the log's own weeks"
     yield (
-        "Years play the log's own weeks in random order; years of the fitted distributions and of "
-        f"the weeks differ from the log by: {errors} (--years law takes the distributions)"
+        f"Years {plays}; years of the fitted distributions and of "
+        f"the weeks differ from the log by: {errors} (--years {other})"
     )
-    if n_weeks < FEW_WEEKS:
+    if worst_error(taken) > 1:
+        aims = ", ".join(f"{name} {limit:.0%}" for name, limit in LIKE.items())
+        yield f"They differ from it by more than is aimed at ({aims})"
+    if taken is weeks and n_weeks < FEW_WEEKS:
         yield (
             f"The log is short: {n_weeks:.1f} weeks fill a year, each some {52 / n_weeks:.0f} "
             "times; what it does not hold, such as a season or a shutdown, no year of it has"

@@ -68,12 +68,10 @@ def _compared(
     n_days = rest.size // HOURS_PER_DAY
     off = (centre - rest)[: n_days * HOURS_PER_DAY].reshape(n_days, -1).mean(axis=1)
     has_band = values.size > HOURS_PER_WEEK
-    (p50, p99), (own_p50, own_p99) = (np.quantile(x, (0.5, 0.99)) for x in (values, rest))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return Forecast(
-            name,
-            float(((low <= rest) & (rest <= high)).mean()) if has_band else None,
-            float(p50 / own_p50),
-            float(p99 / own_p99),
-            float(np.abs(off).mean() / rest.mean()),
-        )
+    forecast, own = (np.quantile(x, (0.5, 0.99)).tolist() for x in (values, rest))
+    forecast, own = [*forecast, np.abs(off).mean()], [*own, rest.mean()]
+    return Forecast(
+        name,
+        float(((low <= rest) & (rest <= high)).mean()) if has_band else None,
+        *(float(a / b) if b > 0 else None for a, b in zip(forecast, own, strict=True)),
+    )

@@ -56,8 +56,10 @@ class Figure:
     low: float
     high: float
     fragment: float | None  # expectation of the fragment; None where it is not looked at
-    generated: float  # of the jobs that the fragment gives, mean over the generated years
-    scatter: float  # standard deviation of these years
+    # Of the jobs that the fragment gives, mean over the generated years that have such and their
+    # standard deviation; None where none has
+    generated: float | None
+    scatter: float | None
     differs: bool  # log and generated years differ by more than the limits of both
 
 
@@ -67,9 +69,11 @@ class Forecast:
 
     name: str
     inside: float | None  # share of the hours within the 5-95 % band of their hour of the day
-    median: float  # of the forecast's hours over that of the rest
-    p99: float  # likewise
-    day_error: float  # mean absolute error of the days' means over the mean of the rest
+    # Of the forecast's hours over that of the rest; None where that is 0
+    median: float | None
+    p99: float | None
+    # Mean absolute error of the days' means over the mean of the rest; None where that is 0
+    day_error: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +97,7 @@ class JobLogFit(Brief):
     import_lines: tuple[str, ...]  # what the import of the log dropped, repaired and noted
     notes: tuple[str, ...]  # what to know before using the fit
     jobs: LoggedJobs  # the jobs that were fitted, in local time
+    log: JobLog  # the log as it was read: its weeks are played with the widths that were fitted
     # The `replay` of the log's own weeks, where years play those; else they come from the above
     replay: dict[str, Any] | None = None
     decision: str = ""  # which of the two, and why; empty of a fit that was not asked for years
@@ -229,6 +234,7 @@ def fit_job_log(
             kept.n_nodes / slots,
             kept.duration_ms / MS_PER_H,
         ),
+        log=log,
         gpus_per_node=gpus_per_node if allocates_gpus else 0,
     )
 

@@ -12,15 +12,17 @@ import numpy.typing as npt
 import yaml
 from scipy import stats
 
+from diploee.inputs import load_inputs
 from diploee.learn.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
 from diploee.learn.jobs.summary import fragment_text
 from diploee.learn.limits import jackknife_error
 from diploee.loads.jobs.rates import hour_weights
+from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles import ProfileLibrary
 from diploee.progress import stage
 from diploee.scenario import scenario_from_dict
-from diploee.steps import generate_jobs
-from diploee.tables import Float64Array, Int64Array
+from diploee.steps import WINDOW_DRAWS
+from diploee.tables import Float64Array, Int64Array, concat
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
 
 YEAR_D = 364
@@ -83,12 +85,17 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
     figures = []
     for name, (value, *parts) in of_log.items():
-        drawn = np.array([of_year.get(name, [np.nan])[0] for of_year in of_years])
-        error, scatter = float(jackknife_error(np.array(parts))), float(drawn.std())
+        error = float(jackknife_error(np.array(parts)))
+        limits = max(0.0, value - z * error), value + z * error
+        absent = [0.0] if name in expected else []  # a share; there are no durations of no jobs
+        drawn = np.array([x for of_year in of_years for x in of_year.get(name, absent)[:1]])
+        if not drawn.size:
+            figures.append(Figure(name, value, *limits, None, None, None, False))
+            continue
+        scatter = float(drawn.std())
         # Both have a sampling error; that of the generated years is not below the log's by length.
         drawn_error = max(error * np.sqrt(n_hours / weight.size), scatter / np.sqrt(N_YEARS))
         allowed = z * np.hypot(error, drawn_error) + ROUNDING * value
-        limits = max(0.0, value - z * error), value + z * error
         differs = bool(abs(drawn.mean() - value) > allowed)
         figures.append(
             Figure(name, value, *limits, expected.get(name), float(drawn.mean()), scatter, differs)
@@ -106,12 +113,16 @@ def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Arra
 
 def errors_of(fit: JobLogFit) -> dict[str, float]:
     """Return how far the generated years' mean, median and P99 of busy nodes are off, as ratios."""
-    return {f.name: f.generated / f.log - 1 for f in fit.figures if f.name in LIKE and f.log > 0}
+    return {
+        f.name: f.generated / f.log - 1
+        for f in fit.figures
+        if f.name in LIKE and f.log > 0 and f.generated is not None
+    }
 
 
-def is_like(fit: JobLogFit) -> bool:
-    """Return whether generated years are as near to the log as `LIKE` says."""
-    return all(abs(error) <= LIKE[name] for name, error in errors_of(fit).items())
+def worst_error(fit: JobLogFit) -> float:
+    """Return the largest of these errors as a multiple of what `LIKE` allows: up to 1 is like."""
+    return max((abs(error) / LIKE[name] for name, error in errors_of(fit).items()), default=0.0)
 
 
 def _generated(
@@ -142,7 +153,10 @@ def _generated(
         scenario_from_dict(site | yaml.safe_load(fragment_text(one, "jobs", "main")))
         for one in (fit, replace(fit, replay=None))
     )
-    jobs = generate_jobs(scenario, library).jobs
+    # The log is not read again: what its import took as the width of a job holds here as well.
+    streams = JobStreams(scenario, replace(load_inputs(fitted, library), logs={"jobs": fit.log}))
+    streams.settle({})
+    jobs = concat(list(streams.windows(WINDOW_DRAWS)))
     first = int(np.datetime64(scenario.start, "h").astype(np.int64))
     hours = first + np.arange(n_days * HOURS_PER_DAY)
     n_nodes_each = jobs.n_nodes / scenario.facility.slots_per_node("main")

@@ -80,10 +80,13 @@ def _holdout_lines(fit: JobLogFit) -> list[str]:
     lines = []
     for f in fit.holdout:
         band = "no band" if f.inside is None else f"{f.inside:.0%} of the hours in the 5-95 % band"
-        lines.append(
-            f"{f.name}: {band}, median {f.median - 1:+.0%}, P99 {f.p99 - 1:+.0%}, days "
-            f"{f.day_error:.0%} of the mean off on average"
-        )
+        off = "" if f.day_error is None else f", days {f.day_error:.0%} of the mean off on average"
+        ratios = {"median": f.median, "P99": f.p99}
+        told = [
+            f"{what} {'not comparable, 0 in the log' if x is None else f'{x - 1:+.0%}'}"
+            for what, x in ratios.items()
+        ]
+        lines.append(f"{f.name}: {band}, {', '.join(told)}{off}")
     if lines:
         weeks = fit.held_out_h / HOURS_PER_WEEK
         lines.insert(0, f"The last {weeks:.1f} weeks as the log before them forecasts them:")
@@ -103,7 +106,7 @@ def figure_lines(fit: JobLogFit) -> list[str]:
         fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
         limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
         outside = ", beyond the limits of both" if f.differs else ""
-        drawn = f"{f.generated:.4g} +- {f.scatter:.2g}"
+        drawn = "-" if f.generated is None else f"{f.generated:.4g} +- {f.scatter:.2g}"
         lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {drawn}{outside}")
     return lines
 

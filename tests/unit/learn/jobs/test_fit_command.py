@@ -174,9 +174,9 @@ def test_command_prints_a_fragment_writes_it_and_gives_all_numbers_as_json(
 
 @pytest.mark.parametrize(
     ("years", "allowed", "first"),
-    [("law", 0, "# Years are drawn from the fitted distributions"),
+    [("law", 1e-9, "# Years are drawn from the fitted distributions"),
      ("auto", 9, "# Years are drawn from the fitted distributions"),
-     ("auto", 0, "# Years play the log's own weeks in random order; "),
+     ("auto", 1e-9, "# Years play the log's own weeks in random order; "),
      ("weeks", 9, "# Years play the log's own weeks in random order; ")],
 )  # fmt: skip
 def test_the_first_thing_said_is_where_years_come_from(
@@ -484,3 +484,87 @@ def test_weeks_of_a_log_of_processors_have_its_nodes_in_a_scenario_of_gpus_too(
         found = json.loads(run(*given, *more, "--json"))["figures"]
         mean = next(f for f in found if f["name"] == "busy nodes, mean")
         assert mean["generated"] == pytest.approx(mean["log"], rel=0.05)
+
+
+def test_years_are_those_whose_worst_error_is_the_smaller(
+    options: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of node time, median and P99, each by what is allowed of it, whichever kind is nearer."""
+    names = ("busy nodes, mean", "busy nodes, P50 of hours", "busy nodes, P99 of hours")
+    kinds = set()
+    found = {
+        years: json.loads(run(*options, "--years", years, "--json")) for years in ("law", "weeks")
+    }
+    for allowed in ((1e-3, 1, 1), (1, 1e-3, 1), (1, 1, 1e-3)):
+        like = dict(zip(names, allowed, strict=True))
+        monkeypatch.setattr("diploee.learn.jobs.likeness.LIKE", like)
+        monkeypatch.setattr("diploee.learn.jobs.from_log.LIKE", like)
+        found["auto"] = json.loads(run(*options, "--years", "auto", "--json"))
+        worst = {
+            years: max(
+                abs(f["generated"] / f["log"] - 1) / like[f["name"]]
+                for f in one["figures"]
+                if f["name"] in like
+            )
+            for years, one in found.items()
+        }
+        assert worst["auto"] == min(worst["law"], worst["weeks"])
+        assert found["auto"]["years"] == min(("law", "weeks"), key=worst.__getitem__)
+        assert "more than is aimed at" in found["auto"]["decision"]
+        kinds.add(found["auto"]["years"])
+    assert kinds == {"law", "weeks"}
+
+
+def sacct_of_weeks() -> str:
+    """Return what sacct prints of six weeks of jobs on one or two nodes of eight GPUs."""
+    rng = np.random.default_rng(2)
+    rows = ["JobID|Submit|Start|End|ElapsedRaw|NNodes|AllocTRES|State"]
+    for hour in np.repeat(np.arange(6 * 168), rng.poisson(1.5, 6 * 168)).tolist():
+        at = np.datetime64("2026-01-05T00:00:00") + 3_600 * hour + int(rng.integers(3_600))
+        run_s, nodes = int(rng.lognormal(8, 0.8)) + 60, int(rng.choice([1, 1, 2]))
+        gpus = f"cpu={64 * nodes},gres/gpu={8 * nodes},node={nodes}"
+        rows.append(f"{len(rows)}|{at}|{at}|{at + run_s}|{run_s}|{nodes}|{gpus}|COMPLETED")
+    return "\n".join([*rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "years"), [(None, "weeks"), (8, "weeks"), (4, "weeks"), (None, "law")]
+)
+def test_a_job_is_as_wide_in_the_comparison_and_the_holdout_as_in_the_fit(
+    library_folder: Path, tmp_path: Path, n_gpus: int | None, years: str
+) -> None:
+    log = tmp_path / "sacct.txt"
+    log.write_text(sacct_of_weeks(), "utf-8")
+    given: tuple[object, ...] = (log, "--workload", "tune", "--profiles", library_folder)
+    if n_gpus is not None:
+        site = {"facility.pools.main.n_nodes": 8, "facility.node_types.node.n_gpus": n_gpus}
+        given = (*given, "--scenario", write_scenario(tmp_path / "base.yaml", site))
+    found = json.loads(run(*given, "--holdout", "0.5", "--years", years, "--json"))
+    per_node = 8 if n_gpus is None else n_gpus
+    jobs = np.array([line.split("|")[4:7] for line in sacct_of_weeks().splitlines()[1:]])
+    gpus = np.array([int(tres.split("gpu=")[1].split(",")[0]) for tres in jobs[:, 2]])
+    busy = (jobs[:, 0].astype(float) / 3_600) @ (gpus / per_node) / (6 * 168)
+    assert found["mean_busy_nodes"] == pytest.approx(busy, rel=0.01)
+    of = {f["name"]: f for f in found["figures"]}
+    assert of["busy nodes, mean"]["generated"] == pytest.approx(busy, rel=0.15)
+    assert of["busy nodes, P50 of hours"]["generated"] == pytest.approx(
+        of["busy nodes, P50 of hours"]["log"], rel=0.25
+    )
+    assert 0.75 < found["holdout"][0]["median"] < 1.33
+
+
+def test_no_figure_of_a_log_of_few_busy_hours_is_not_a_number(
+    library_folder: Path, tmp_path: Path
+) -> None:
+    """Half of the hours idle, one wide job that a generated year may lack, and a rest of none."""
+    at = np.datetime64("2026-01-05T09:00:00") + 86_400 * np.arange(35)
+    rows = [f"{moment},{1 + 63 * (k == 3)},600" for k, moment in enumerate(at)]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["submit,nodes,duration", *rows, ""]), "utf-8")
+    given = (log, "--workload", "tune", "--profiles", library_folder, "--holdout", "0.5")
+    for years in ("law", "weeks", "auto"):
+        told = run(*given, "--years", years)
+        assert "nan" not in told
+        assert "median not comparable, 0 in the log" in " ".join(told.split("\n#   "))
+        holdout = json.loads(run(*given, "--years", years, "--json"))["holdout"]
+        assert all(forecast["median"] is None for forecast in holdout)
