@@ -9,6 +9,8 @@ docs/logs.md.
   and a slow return.
 - ``campaigns``: a steady half of the load, and campaigns whose node time is Pareto with an infinite
   variance, each of jobs of one kind over days or weeks.
+- ``flurries``: three and a half years whose level drifts over months, and a user who submits
+  hundreds of small jobs at once in some weeks.
 """
 
 from __future__ import annotations
@@ -104,10 +106,29 @@ def campaigns(rng: np.random.Generator, n_weeks: int) -> Parts:
     return parts
 
 
+def flurries(rng: np.random.Generator, n_weeks: int) -> Parts:
+    """Draw years of a drifting level and one user's flurries."""
+    level = np.empty(n_weeks)
+    log_level = 0.0
+    for week in range(n_weeks):
+        log_level = 0.85 * log_level + rng.normal(0, 0.28)
+        level[week] = np.exp(log_level)
+    at_h = _thinned(rng, 12 * level.max(), n_weeks * WEEK_H)
+    at_h = at_h[rng.random(at_h.size) < level[(at_h / WEEK_H).astype(int)] / level.max()]
+    run_h = np.minimum(rng.lognormal(0.6, 1.8, at_h.size), 120)
+    parts: Parts = [(at_h, run_h, rng.choice(WIDTHS, at_h.size, p=[0.4, 0.25, 0.2, 0.1, 0.05]))]
+    for begin_h in rng.uniform(0, n_weeks * WEEK_H, rng.poisson(0.4 * n_weeks)):
+        n = 1 + rng.geometric(1 / 250)
+        at_h = begin_h + np.cumsum(rng.exponential(0.01, n))
+        parts.append((at_h, rng.lognormal(0.5, 0.8) * rng.gamma(4, 1 / 4, n), np.ones(n)))
+    return parts
+
+
 PROCESSES: dict[str, tuple[Callable[[np.random.Generator, int], Parts], int]] = {
     "sessions": (sessions, 48),
     "season": (season, 52),
     "campaigns": (campaigns, 50),
+    "flurries": (flurries, 181),
 }
 """The processes and the weeks of their logs."""
 

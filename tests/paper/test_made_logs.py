@@ -20,9 +20,11 @@ def assert_like_its_log(found: Outcome) -> None:
     assert found.inside >= AIMED_INSIDE
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_years_of_a_log_with_heavy_tailed_campaigns_are_like_it(seed: int, tmp_path: Path) -> None:
-    assert_like_its_log(outcome("campaigns", seed, "auto", tmp_path))
+@pytest.mark.parametrize(("process", "seed"), [("campaigns", 0), ("campaigns", 3), ("flurries", 5)])
+def test_years_of_a_log_whose_distributions_miss_it_are_like_it(
+    process: str, seed: int, tmp_path: Path
+) -> None:
+    assert_like_its_log(outcome(process, seed, "auto", tmp_path))
 
 
 @pytest.mark.parametrize(

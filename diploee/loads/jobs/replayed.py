@@ -411,6 +411,7 @@ class ReplayedJobs(JobSource):
         if self.spec.repeat == "shuffled":
             self._shuffled = ShuffledWeeks(
                 self._logged.submit_ms + into_week_ms,
+                self._logged.duration_ms.astype(np.float64) * self._logged.n_nodes,
                 None if self._log.is_relative else log_week,
                 partial(stream, self._frame.seed, "replay", self.name, "weeks"),
             )

@@ -5,7 +5,10 @@ from the next of the deck, which is any. So a day comes as often as the others o
 the node time of a long run is the log's. Decks have random streams of their own, by their number
 since 1970, so that a part of a run is that part of a longer one. A log of a year or more is drawn
 by season. It is a bootstrap of blocks (Künsch 1989; balanced: Davison, Hinkley and Schechtman
-1986): nothing comes that the log does not have.
+1986): nothing comes that the log does not have. Of more weeks than a year has, its 52 are taken at
+even distances (systematic sampling, Madow and Madow 1944) from the log's weeks by season and, in
+each of `SEASONS`, by node time, from another beginning each year: single years have nearly the
+log's node time, those of several years together are all of its weeks.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from diploee.tables import Int64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import DAYS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
 WEEKS_PER_YEAR = 52
@@ -23,6 +26,13 @@ DAYS_PER_YEAR = 365.25
 SEASON_WEEKS = 6
 """ASSUMPTION: weeks within this distance of the season differ from it by chance alone [J]."""
 
+SEASONS = 8
+"""Parts of the year in which weeks are sorted by node time, up in one and down in the next; an even
+number, in which that is balanced."""
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, less whole numbers, fill 0 to 1 evenly, however many there are."""
+
 WHOLE_MS = MS_PER_H
 """ASSUMPTION: a log that begins or ends within an hour of midnight cuts no day there [J]."""
 
@@ -30,14 +40,15 @@ WHOLE_MS = MS_PER_H
 class ShuffledWeeks:
     """Which jobs of a log a week plays.
 
-    `into_ms` are their submissions from the Monday of the log's first week on [ms], `first_week` is
-    the number of that week since 1970-01-05, None where the log has no dates; `random` gives the
-    random numbers of a deck.
+    `into_ms` are their submissions from the Monday of the log's first week on [ms], `node_time`
+    their nodes times their run times, `first_week` is the number of that week since 1970-01-05,
+    None where the log has no dates; `random` gives the random numbers of a deck.
     """
 
     def __init__(
         self,
         into_ms: Int64Array,
+        node_time: Float64Array,
         first_week: int | None,
         random: Callable[[int], np.random.Generator],
     ) -> None:
@@ -45,8 +56,10 @@ class ShuffledWeeks:
         day = into_ms // MS_PER_DAY
         first, last = int(day.min()), int(day.max())
         if last - first >= 2 * DAYS_PER_WEEK:  # without days that the log's ends cut
-            first = (int(into_ms.min()) - WHOLE_MS) // MS_PER_DAY + 1
-            last = (int(into_ms.max()) + WHOLE_MS) // MS_PER_DAY - 1
+            begin = (int(into_ms.min()) - WHOLE_MS) // MS_PER_DAY + 1
+            end = (int(into_ms.max()) + WHOLE_MS) // MS_PER_DAY - 1
+            if ((begin <= day) & (day <= end)).any():
+                first, last = begin, end
         n_weeks = last // DAYS_PER_WEEK + 1
         logged = np.zeros((n_weeks, DAYS_PER_WEEK), dtype=bool)
         logged.ravel()[first : last + 1] = True
@@ -54,6 +67,11 @@ class ShuffledWeeks:
         self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
         if self._seasonal:
             weeks = weeks[np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")]
+        part = np.arange(weeks.size) * SEASONS // weeks.size
+        of_week = np.bincount(day // DAYS_PER_WEEK, node_time, n_weeks + 1)
+        level = of_week[weeks] / logged[weeks].sum(axis=1)
+        self._by_level = np.lexsort((np.where(part % 2, level, -level), part))
+        self._begin = random(0).random()
         self._weeks, self._logged = weeks, logged
         self._rows = np.argsort(day, kind="stable")
         days = np.arange(int(day.max()) + 2)
@@ -73,7 +91,8 @@ class ShuffledWeeks:
         rng = self._random(of_deck)
         noise = rng.random(n) * SEASON_WEEKS
         order = np.argsort(np.arange(n) + noise if self._seasonal else noise)
-        deck = self._weeks[((order + rng.random(n)) * len(self) / n).astype(np.int64)]
+        even = (np.arange(n) + (self._begin + of_deck * GOLDEN) % 1) * len(self) / n
+        deck = self._weeks[np.sort(self._by_level[even.astype(np.int64)])[order]]
         weeks = np.roll(deck, -place)  # this one, and those after it
         rows, times_ms = [], []
         for weekday, source in enumerate(weeks[self._logged[weeks].argmax(axis=0)].tolist()):
