@@ -105,7 +105,8 @@ def count_hours(
     if not inside.any():
         raise WorkloadError(
             f"no job to fit is submitted from {_shown(first_ms)} to {_shown(last_ms)}, local time; "
-            f"the log's submissions reach from {_shown(shortest)} to {_shown(longest)}"
+            f"the log's submissions reach from {_shown(shortest)} to {_shown(longest)}; change the "
+            "span (--from, --to)"
         )
     first, last = first_ms // MS_PER_H, -(-last_ms // MS_PER_H)
     if last - first > MAX_SPAN_H:

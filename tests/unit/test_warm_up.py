@@ -166,7 +166,7 @@ def test_a_log_is_played_before_the_run_as_well(replay: dict[str, Any], tmp_path
 def test_a_warm_up_longer_than_the_log_is_refused_in_one_line(
     replay: dict[str, Any], tmp_path: Path
 ) -> None:
-    write_log(tmp_path, datetime(2018, 1, 2), 14)
+    write_log(tmp_path, datetime(2018, 1, 3, 12), 14)
     with pytest.raises(InputError, match=r"warm_up is 36 h, jobs\.csv has .*; shorten warm_up"):
         run_of(replayed(tmp_path, "36 h", **replay), tmp_path / "run")
 

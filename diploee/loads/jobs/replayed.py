@@ -91,7 +91,7 @@ class ReplayedJobs(JobSource):
             self._tiles = range(
                 -_ceil(before_ms, self._period_ms), _ceil(after_ms, self._period_ms)
             )
-        elif clock.warm_up_ms and self._first_ms > clock.begin_ms:
+        elif clock.warm_up_ms and clock.begin_ms < self._first_ms < clock.horizon_ms:
             before_h = max(-self._first_ms, 0) / MS_PER_H
             raise self._error(
                 f": warm_up is {clock.warm_up_ms / MS_PER_H:g} h, "
@@ -105,8 +105,8 @@ class ReplayedJobs(JobSource):
         )
         if not any(len(self._tile(tile)) for tile in self._tiles):
             raise self._error(
-                f": no job of {self.spec.log} falls into the run "
-                f"({self._span_text()}); change start, or set align: start"
+                f": no job of {self.spec.log} falls into the run ({self._spans()}); change start "
+                "or duration of the run, or set align: start"
             )
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
@@ -251,7 +251,14 @@ class ReplayedJobs(JobSource):
         else:
             self._count("clipped to the pool", int(wide.sum()))
         if not keep.any():
-            raise self._error(f": no job of {spec.log} is left")
+            imported = log.counts.by_cause()
+            own = {cause: n for cause, n in self.counts.items() if cause not in imported}
+            left_out = {**log.counts.dropped, **own}
+            causes = "; ".join(f"{n:,} {cause}" for cause, n in left_out.items() if n)
+            raise self._error(
+                f": no job of {spec.log} is left ({causes or 'it has none'}); change rules, "
+                "too_wide, node_factor, states, cpu_only or zero_durations, which leave jobs out"
+            )
         return keep
 
     def _within(self, log: JobLog, time_ms: Int64Array, keep: BoolArray) -> BoolArray:
@@ -267,7 +274,12 @@ class ReplayedJobs(JobSource):
             inside &= local_ms < _ms_since(_EPOCH, spec.end)
         self._count("outside start to end", int((keep & ~inside).sum()))
         if not (keep & inside).any():
-            raise self._error(f": no job of {spec.log} lies from start to end; correct them")
+            own = _span_text(local_ms[keep].min(), local_ms[keep].max())
+            asked = f"from {spec.start or 'its first'} to {spec.end or 'its last'}"
+            raise self._error(
+                f": no job of {spec.log} lies {asked} (its jobs are of {own}); change replay.start "
+                "and replay.end, which are on the log's own clock"
+            )
         return inside
 
     def _requested_ms(self, records: JobRecords) -> Int64Array:
@@ -430,13 +442,19 @@ class ReplayedJobs(JobSource):
             return self._origin_ms
         return int(self._log.zone.local_ms(np.array([self._origin_ms]))[0])
 
-    def _span_text(self) -> str:
-        if self._log.is_relative:
-            return "its times count from its start"
-        first = _EPOCH + timedelta(milliseconds=self._local_ms())
-        last = first + timedelta(milliseconds=self._last_ms)
-        start = self._frame.clock.start
-        return f"it spans {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run starts {start}"
+    def _spans(self) -> str:
+        clock, own = self._frame.clock, "its times count from its start"
+        if not self._log.is_relative:
+            own = (
+                f"its jobs are of {_span_text(self._local_ms(), self._local_ms() + self._last_ms)}"
+            )
+        start_ms = _ms_since(_EPOCH, clock.start)
+        return f"{own}, the run is of {_span_text(start_ms, start_ms + clock.horizon_ms)}"
+
+
+def _span_text(first_ms: int, last_ms: int) -> str:
+    first, last = (_EPOCH + timedelta(milliseconds=int(ms)) for ms in (first_ms, last_ms))
+    return f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
 
 
 def _ceil(number: int, divisor: int) -> int:

@@ -164,7 +164,7 @@ def test_jobs_too_wide_or_without_a_rule_are_an_error_dropped_or_clipped(tmp_pat
     [
         ({}, {"log": "none.csv"}, "replay.log is relative to the scenario file"),
         ({}, {"rules": [{"workload": "tun"}]}, "did you mean 'tune'"),
-        ({"start": "2019-01-01"}, {"align": "date"}, "it spans 2023-03-06 to 2023-03-06"),
+        ({"start": "2019-01-01"}, {"align": "date"}, "2023-03-06 00:01, the run is of 2019-01-01"),
         ({}, {"align": "weekday"}, "needs a whole week; set repeat: false, or align: start"),
         ({}, {"time_factor": 2.0}, "set align: start"),
     ],

@@ -85,6 +85,18 @@ def test_any_three_years_of_a_log_of_years_have_its_node_time(n_weeks: int, seed
         assert years[first : first + 3].mean() == pytest.approx(1, abs=0.03)
 
 
+def test_an_empty_run_names_the_spans_and_the_keys(tmp_path: Path) -> None:
+    log, run = "2024-01-01 00:30 to 2024-02-04 23:30", "2030-06-03 00:00 to 2030-07-15 00:00"
+    with pytest.raises(InputError, match=f"{log}, the run is of {run}.*; change start or duration"):
+        replayed(tmp_path, repeat=False, align="date", begin="2030-06-03")
+    with pytest.raises(
+        InputError, match=rf"from 2030-01-01 .* of {log}\); change replay\.start and"
+    ):
+        replayed(tmp_path, start="2030-01-01")
+    with pytest.raises(InputError, match=r"is left \(840 wider than the pool\); change .*too_wide"):
+        replayed(tmp_path, node_factor=100, too_wide="drop")
+
+
 def replayed(tmp_path: Path, **changes: object) -> list[tuple[int, int]]:
     """Submission [h] and nodes of the jobs of a run that plays a log of five weeks."""
     rows = [f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:30:00,600,{1 + k % 4}" for k in range(31 * 24)]
@@ -119,7 +131,7 @@ def test_a_trimmed_replay_plays_the_days_from_start_to_end(tmp_path: Path) -> No
     trim = {"start": "2024-01-08", "end": "2024-01-15"}
     jobs = replayed(tmp_path, repeat=False, align="date", begin="2024-01-01", **trim)
     assert [jobs[0][0], jobs[-1][0]] == [7 * 24, 14 * 24 - 1]
-    with pytest.raises(InputError, match=r"no job of .* lies from"):
+    with pytest.raises(InputError, match=r"no job of .* lies from 2030-01-01"):
         replayed(tmp_path, start="2030-01-01")
 
 
