@@ -312,8 +312,13 @@ def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None
     return max(under, key=lambda found: found[:2], default=None)
 
 
-HIGHEST_HZ = 15.0
-"""ASSUMPTION: of a wave in PSS/E, which the published scripts step at 1/300 s."""
+MIN_HZ, MAX_HZ = 0.01, 15.0
+"""ASSUMPTION: of a wave in PSS/E, which the published scripts step at 1/300 s. What is slower is a
+course of the load, as a day's, which no study of seconds to minutes repeats."""
+
+STEPS_PER_CYCLE = 4
+"""Steps of a cycle at least: means over a quarter of one read its amplitude 10 % low, over half of
+one 36 % (a sinc)."""
 
 
 def square_amp_mw(amplitude_mw: float, duty: float) -> float:
@@ -325,16 +330,21 @@ def _linjbl(window: _Window) -> Written:
     """Write a wave at the window's strongest frequency, or at the one given."""
     request, options = window.request, window.request.options
     step_s = request.series.step_s
-    hz = options.hz or _strongest_hz(window.p_mw, step_s)
-    fast_hz = options.fast_hz or 0.0
-    if hz is None or not 0 < hz <= 0.5 / step_s or fast_hz > 0.5 / step_s:
+    for option, asked_hz in (("--hz", options.hz), ("--fast-hz", options.fast_hz)):
+        if asked_hz is not None and not MIN_HZ <= asked_hz <= MAX_HZ:
+            raise InputError(
+                f"{option}: must be {MIN_HZ:g} to {MAX_HZ:g} for PSS/E, found {asked_hz:g}"
+            )
+    hz, fast_hz = options.hz or _strongest_hz(window.p_mw, step_s), options.fast_hz or 0.0
+    needed_s = 1 / (STEPS_PER_CYCLE * max(hz or MIN_HZ, fast_hz))
+    if hz is None or step_s > needed_s:
+        line = f"no line of {MIN_HZ:g} Hz or faster"
+        if step_s > needed_s:
+            line = f"no wave of {1 / (STEPS_PER_CYCLE * needed_s):.3g} Hz, which needs steps of "
+            line += f"{needed_s:.3g} s or less"
         raise InputError(
-            f"{request.run.folder}: steps of {step_s:g} s hold no line up to {0.5 / step_s:g} Hz "
-            "to repeat; give --hz, or an --event-window"
-        )
-    if max(hz, fast_hz) > HIGHEST_HZ:
-        raise InputError(
-            f"--hz: must be at most {HIGHEST_HZ:g} for PSS/E, found {max(hz, fast_hz):g}"
+            f"{request.run.folder}: {window.p_mw.size:,} steps of {step_s:g} s hold {line}; give "
+            "--hz, an --event-window, or run again at a finer resolution"
         )
     levels, shares = _levels(window.p_mw, 3 if fast_hz else 2)
     low, high = float(levels[0]), float(levels[-1])
@@ -346,6 +356,9 @@ def _linjbl(window: _Window) -> Written:
         amp1, fast_duty = float(levels[1]) - low, float(shares[2] / max(1 - shares[0], 1e-9))
     elif options.equal == "fundamental":
         amp = square_amp_mw(float(line_mw), duty)
+    # Base and wave have the window's mean together, whatever the wave's height was taken from.
+    burst_mw = fast_duty * amp + (1 - fast_duty) * amp1 if fast_hz else amp
+    base_mw = float(window.p_mw.mean()) - duty * burst_mw
     cycles = floor(window.p_mw.size * step_s * hz)
     numbers = (1.0, duty, fast_duty, hz, fast_hz or 1.0, cycles, amp, amp1)
     icons = f"0 0 {int(bool(fast_hz))} 0"  # constant power, square or biperiodic, on P
@@ -358,8 +371,8 @@ def _linjbl(window: _Window) -> Written:
     return Written(
         {"linjbl.dyr": f"LINJBL at load 'OS': {hz:.4g} Hz, {amp:.4g} MW, {how}"},
         (
-            f"linjbl: it only adds: put the low level, {low:.6g} MW, into the base case's load, "
-            "else the mean is wrong; load 'OS' is a record of 0 MW",
+            f"linjbl: it only adds: put the low level, {base_mw:.6g} MW, into the base case's "
+            "load, else the mean is wrong; load 'OS' is a record of 0 MW",
             f"linjbl: the line at {hz:.4g} Hz has an amplitude of {line_mw:.4g} MW, half its peak "
             "to peak, in the window",
             "linjbl: Amp1 is the second level of the fast wave, as in the model's figure and "
@@ -373,17 +386,18 @@ def _linjbl(window: _Window) -> Written:
 def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
     """Return the strongest line of at least three cycles, to a fraction of a bin."""
     bins, psd = scipy.signal.periodogram(p_mw, 1 / step_s, "hann", detrend="linear")
-    least_hz = 3 / (p_mw.size * step_s)
-    if bins[-1] < least_hz or np.ptp(p_mw) <= 1e-6 * np.abs(p_mw).max():
+    min_hz = max(MIN_HZ, 3 / (p_mw.size * step_s))
+    waves = bins >= min_hz
+    if not waves.any() or np.ptp(p_mw) <= 1e-6 * np.abs(p_mw).max():
         return None
-    near = float(bins[bins >= least_hz][psd[bins >= least_hz].argmax()])
+    near = float(bins[waves][psd[waves].argmax()])
     times, taper = step_s * np.arange(p_mw.size), np.hanning(p_mw.size)
     held = (p_mw - p_mw.mean()) * taper
 
     def weak(hz: float) -> float:
         return -abs(float(np.abs(held @ np.exp(-2j * pi * hz * times))))
 
-    bounds = (near - bins[1], min(near + bins[1], 0.5 / step_s))
+    bounds = (max(near - bins[1], MIN_HZ), min(near + bins[1], MAX_HZ, 0.5 / step_s))
     return float(scipy.optimize.minimize_scalar(weak, bounds=bounds, method="bounded").x)
 
 

@@ -225,10 +225,11 @@ def wave(numbers, times, shape):
     return np.where((u >= 0) & (u < cycles / hz) & (phase < duty), high, 0.0)
 
 
-def played(tmp_path: Path, power_mw: np.ndarray) -> Run:
-    """Return a run at 0.1 s whose file holds a power."""
+def played(tmp_path: Path, power_mw: np.ndarray, step_s: float = 0.1) -> Run:
+    """Return a run whose file holds a power."""
+    duration_s = round(power_mw.size * step_s)
     run = tiny_run(
-        tmp_path / "wave", {"duration": f"{power_mw.size // 10} s", "resolution": "0.1 s"}
+        tmp_path / "wave", {"duration": f"{duration_s} s", "resolution": f"{step_s:g} s"}
     )
     path = run.folder / "facility.parquet"
     table = pq.read_table(path)
@@ -280,6 +281,49 @@ def test_biperiodic_wave_gives_levels_and_energy_back(tmp_path):
     assert numbers[1:8] == pytest.approx(asked[1:], rel=0.02)
     fine = np.arange(0, 121, 1e-3)
     assert wave(numbers, fine + 1, 1)[:120_000].mean() == pytest.approx(power.mean() - 40, rel=0.02)
+
+
+SHAPES = {
+    "sine": (30 + 12 * np.sin(2 * pi * 0.25 * TIMES + 0.3), {}),
+    "short pulses": (np.where((TIMES * 0.2) % 1 < 0.2, 70.0, 50.0), {}),
+    "long pulses": (np.where((TIMES * 0.2) % 1 < 0.8, 70.0, 50.0), {"equal": "peak_to_peak"}),
+    "two periods": (
+        40 + wave((0.0, 0.6, 0.4, 0.1, 1.0, 12, 30.0, 10.0), TIMES + 1e-6, 1),
+        {"hz": 0.1, "fast_hz": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_base_and_wave_have_the_mean_of_the_window_together(tmp_path, shape):
+    power, options = SHAPES[shape]
+    place, told = psse(played(tmp_path, power), tmp_path / "psse", "linjbl", **options)
+    tokens = records((place / "linjbl.dyr").read_text())[0]
+    numbers = [float(x) for x in tokens[15:]]
+    (base,) = (re.search(r"low level, ([\d.]+) MW", n) for n in told["notes"] if "low level" in n)
+    fine = np.arange(1, 1 + numbers[5] / numbers[3], 1e-3)
+    mean = float(base[1]) + wave(numbers, fine, int(tokens[13])).mean()
+    assert mean == pytest.approx(power.mean(), rel=2e-3)
+
+
+@pytest.mark.parametrize("step_s", [60, 30])
+def test_the_course_of_a_day_is_no_wave(tmp_path, step_s):
+    of_day = 50 + 8 * np.sin(2 * pi * np.arange(86_400 // step_s) * step_s / 86_400 * 5)
+    run = played(tmp_path, of_day, step_s)
+    with pytest.raises(
+        InputError, match=r"steps of \d+ s hold no wave of .* Hz, which needs steps"
+    ):
+        psse(run, tmp_path / "psse", "linjbl")
+    with pytest.raises(InputError, match=r"--hz: must be 0\.01 to 15"):
+        psse(run, tmp_path / "psse", "linjbl", hz=5.8e-5)
+
+
+def test_a_wave_is_found_below_a_slower_and_larger_course(tmp_path):
+    times = np.arange(12_000) / 10
+    power = 50 + 8 * np.sin(2 * pi * times / 240) + np.sin(2 * pi * 0.25 * times)
+    place, _ = psse(played(tmp_path, power), tmp_path / "psse", "linjbl")
+    numbers = [float(x) for x in records((place / "linjbl.dyr").read_text())[0][15:]]
+    assert numbers[3] == pytest.approx(0.25, rel=1e-3)
 
 
 def test_a_line_above_what_the_profiles_hold_is_warned_of(tmp_path):
