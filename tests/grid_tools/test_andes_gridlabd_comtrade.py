@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,17 @@ def test_andes_reads_the_raw_record_back(run: Run, q_table: Path, tmp_path: Path
     assert any(pair == pytest.approx(expected, abs=1e-9) for pair in found)
 
 
-def test_gridlabd_draws_what_is_played(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("clock", "start", "stop"),
+    [
+        ("UTC0", "2018-01-01 07:00:00", "2018-01-01 09:00:00"),
+        ("EST5EDT", "2018-01-01 02:00:00", "2018-01-01 04:00:00"),
+        ("MST7MDT", "2018-01-01 00:00:00", "2018-01-01 02:00:00"),
+    ],
+)
+def test_gridlabd_draws_what_is_played_whatever_its_clock(
+    run: Run, tmp_path: Path, clock: str, start: str, stop: str
+) -> None:
     pytest.importorskip("gridlabd", reason="needs diploee[grid-test]")
     place = export_run(run, "gridlabd", tmp_path / "glm")
     model = (place / "datacenter.glm").read_text(encoding="ascii")
@@ -81,9 +92,8 @@ def test_gridlabd_draws_what_is_played(run: Run, tmp_path: Path) -> None:
     source = "object meter { name source; bustype SWING; phases ABCN; nominal_voltage 7200; };\n"
     head, tail = model.split("module tape;\n")
     (place / "grid.glm").write_text(
-        "clock { timezone UTC0; starttime '2018-01-01 07:00:00'; "
-        "stoptime '2018-01-01 09:00:00'; };\nmodule powerflow { solver_method NR; };\n"
-        f"module tape;\n{head}{source}{tail}"
+        f"clock {{ timezone {clock}; starttime '{start}'; stoptime '{stop}'; }};\n"
+        f"module powerflow {{ solver_method NR; }};\nmodule tape;\n{head}{source}{tail}"
         "object recorder { parent source; property measured_real_power; file seen.csv; "
         "interval 60; };\n",
         encoding="ascii",
@@ -114,7 +124,9 @@ def test_comtrade_readers_give_energy_and_peak_back(
     expected_mw = in_mw(run, "peak")
     np.testing.assert_allclose(record.analog[0], expected_mw, atol=within_mw)
     np.testing.assert_allclose(np.diff(record.time), 0.1, atol=2e-5)
-    assert record.start_timestamp.year == 2018
+    began = datetime.fromisoformat(run.event_window("peak").index[0].isoformat())
+    told = began if name == "comtrade-1999" else began.astimezone(UTC)
+    assert record.start_timestamp == told.replace(tzinfo=None)
 
 
 def test_openg2g_interpolates_the_load_of_the_facility(run: Run, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime
 
 import numpy as np
 
+from diploee.clock import moment_at
 from diploee.errors import InputError, printable
 from diploee.outputs.export.base import ExportRequest, Written
 from diploee.outputs.export.text import csv_file
@@ -140,7 +142,15 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
     if revision == 1999:
         data = "".join(",".join(map(str, row)) + "\r\n" for row in record.tolist()).encode("ascii")
     (request.path / f"{stem}.dat").write_bytes(data)
-    config = _config(request, channels, revision, int(blocks[0].starts_ms[0]), factor)
+    begin = moment_at(int(blocks[0].starts_ms[0]), UTC)
+    clock = "the stamps are UTC, and the record says so"
+    if revision == 1999:  # it has no field for a zone: readers take its stamps as the place's own
+        begin = begin.astimezone(request.run.scenario.facility.zone)
+        clock = (
+            f"the stamps are the site's local time, UTC{begin.isoformat()[-6:]} as at the record's "
+            "start, as this revision has no field for a zone"
+        )
+    config = _config(request, channels, revision, begin, factor)
     (request.path / f"{stem}.cfg").write_bytes(
         "\r\n".join([*config, ""]).encode("ascii", "replace")
     )
@@ -148,17 +158,16 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
     return Written(
         {f"{stem}.cfg": f"COMTRADE {revision} configuration", f"{stem}.dat": units},
         (
-            "the stamps are UTC",
+            clock,
             "a sample is the mean over the step that begins at its time; no instantaneous value",
         ),
     )
 
 
 def _config(
-    request: ExportRequest, channels: list[str], revision: int, start_ms: int, factor: int
+    request: ExportRequest, channels: list[str], revision: int, begin: datetime, factor: int
 ) -> list[str]:
-    day, clock = str(np.datetime64(start_ms, "ms").astype("datetime64[us]")).split("T")
-    begin = f"{'/'.join(reversed(day.split('-')))},{clock}"
+    stamp = f"{begin:%d/%m/%Y,%H:%M:%S.%f}"
     return [
         f"{printable(request.run.scenario.name).replace(',', ' ')},diploee,{revision}",
         f"{len(channels)},{len(channels)}A,0D",
@@ -166,8 +175,8 @@ def _config(
         "60",
         "1",
         f"{MS_PER_S / request.series.step_ms:g},{request.series.n_steps}",
-        begin,
-        begin,
+        stamp,
+        stamp,
         "ASCII" if revision == 1999 else "FLOAT32",
         f"{factor}",
         *(["0,x", "B,3"] if revision == 2013 else []),

@@ -175,6 +175,9 @@ def _write_parquet(request: ExportRequest, names: list[str]) -> None:
 
 
 PHASES = "ABC"
+ZONE = "GMT"
+"""Zone of the stamps: the one name besides those of its clock's own timezone that a player of
+GridLAB-D 6.0.0 reads under every clock; at `UTC` it stops (seen under EST5EDT, UTC0 and GMT0)."""
 
 
 def write_gridlabd(request: ExportRequest) -> Written:
@@ -194,10 +197,15 @@ def write_gridlabd(request: ExportRequest) -> Written:
     (request.path / f"{name}.glm").write_text(_gridlabd_model(name, player), encoding="ascii")
     return Written(
         {
-            player: "a third of the facility, P+Qj in VA, by UTC",
+            player: f"a third of the facility, P+Qj in VA, by {ZONE}",
             f"{name}.glm": "#include it behind 'module powerflow;'; set parent and voltage",
         },
-        ("each value holds until the next stamp: it is a mean over the step",),
+        (
+            "each value holds until the next stamp: it is a mean over the step",
+            f"the stamps name their zone, {ZONE}: the clock may have any timezone of whole hours, "
+            "such as EST5EDT, and its starttime and stoptime are local time of that, from 'start' "
+            "to 'end' above; before the first stamp the load draws nothing",
+        ),
     )
 
 
@@ -205,7 +213,7 @@ def _player_lines(starts_ms: Int64Array, p_mw: Float64Array, q_mvar: Float64Arra
     stamps = np.datetime_as_string(starts_ms.astype("datetime64[ms]"), unit="s")
     per_phase = W_PER_MW / len(PHASES)
     return [
-        f"{stamp[:10]} {stamp[11:]} UTC,{p:.3f}{q:+.3f}j\n"
+        f"{stamp[:10]} {stamp[11:]} {ZONE},{p:.3f}{q:+.3f}j\n"
         for stamp, p, q in zip(
             stamps.tolist(), (p_mw * per_phase).tolist(), (q_mvar * per_phase).tolist(), strict=True
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_gridlabd_player_is_a_third_of_the_facility(
     place = export_run(run, "gridlabd", tmp_path / "glm", Options(q_table=q_table, step="1 min"))
     lines = (place / "datacenter.player").read_text().splitlines()
     stamp, _, value = lines[0].partition(",")
-    assert stamp == "2018-01-01 00:00:00 UTC"
+    assert stamp == "2018-01-01 00:00:00 GMT"
     first_mw = power_mw[:60].mean()
     assert complex(value).real * 3 / 1e6 == pytest.approx(first_mw, rel=1e-6)
     expected_mvar = np.interp(first_mw, [0, 0.1], [-0.002, 0.018])
@@ -60,6 +61,8 @@ def test_gridlabd_player_is_a_third_of_the_facility(
     energy = sum(complex(line.partition(",")[2]).real for line in lines) * 3 / 1e6
     assert energy == pytest.approx(power_mw.sum() / 60, rel=1e-6)
     assert "file datacenter.player" in (place / "datacenter.glm").read_text()
+    notes = json.loads((place / "diploee_export.json").read_text())["notes"]
+    assert any("any timezone of whole hours, such as EST5EDT" in note for note in notes)
 
 
 def test_gridlabd_has_no_tenths_of_a_second(run: Run, tmp_path: Path) -> None:
@@ -143,6 +146,26 @@ def test_comtrade_record_gives_the_event_window_back(
     np.testing.assert_allclose(a * p_mw + b, expected_w / 1e6, atol=within_mw)
     step_us = np.diff(ticks) * float(config[-3 if name == "comtrade" else -1])
     assert np.unique(step_us).tolist() == [100_000.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "stamp"),
+    [
+        ("comtrade", "2018-01-01", "01/01/2018,08:00:00.000000"),
+        ("comtrade-1999", "2018-01-01", "01/01/2018,01:00:00.000000"),
+        ("comtrade-1999", "2018-07-01", "01/07/2018,01:00:00.000000"),
+    ],
+)
+def test_a_comtrade_record_without_a_field_for_its_zone_has_the_time_of_its_site(
+    tmp_path: Path, name: str, start: str, stamp: str
+) -> None:
+    site = {"start": start, "duration": "2 h", "facility.time_zone": "America/Denver"}
+    run = tiny_run(tmp_path / "run", site)
+    place = export_run(run, name, tmp_path / "record", Options(first=f"{start}T01:00"))
+    assert stamp in (place / "datacenter.cfg").read_text().splitlines()
+    notes = " ".join(json.loads((place / "diploee_export.json").read_text())["notes"])
+    offset = "-06:00" if "07" in start else "-07:00"
+    assert (f"local time, UTC{offset}" in notes) == (name == "comtrade-1999")
 
 
 @pytest.mark.parametrize("name", ["comtrade", "comtrade-1999"])
