@@ -32,16 +32,27 @@ def irradiance(day: date, hour: float) -> tuple[int, int, int]:
     return round(900 * high), round(700 * high), round(200 * high)
 
 
-def write_epw(path: Path, zone: float = -7.0, year: int = 1995, *, sun: bool = False) -> Path:
+def write_epw(
+    path: Path,
+    zone: float = -7.0,
+    year: int = 1995,
+    *,
+    sun: bool = False,
+    step_min: int = 60,
+    hourly_minute: int = 0,
+) -> Path:
+    """Records by the end of their step: hour 1, minute 15 to 60 of the first hour by quarters."""
     head = [f"LOCATION,Somewhere,CO,USA,TMY3,1,39.8,-104.7,{zone},1650.0"]
     head += [f"LINE {i}" for i in range(2, 9)]
+    ends = [(h, m, h - 1 + m / 60) for h in range(1, 25) for m in range(step_min, 61, step_min)]
     rows = [
-        f"{d.year},{d.month},{d.day},{h},0,?9,{temperature_c(d, h)},1.0,50,{PRESSURE_PA},0,0,0,"
-        + ",".join(map(str, irradiance(d, h) if sun else (0, 0, 0)))
+        f"{d.year},{d.month},{d.day},{h},{hourly_minute if step_min == 60 else m},?9,"
+        f"{temperature_c(d, end)},1.0,50,{PRESSURE_PA},0,0,0,"
+        + ",".join(map(str, irradiance(d, end) if sun else (0, 0, 0)))
         + ",0,0,0,0,0,2.5"
         + ",0" * 13
         for d in days(year)
-        for h in range(1, 25)
+        for h, m, end in ends
     ]
     path.write_text("\n".join(head + rows) + "\n")
     return path

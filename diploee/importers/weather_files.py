@@ -56,12 +56,22 @@ class _Format(NamedTuple):
     middle: float  # of what a record of irradiance is the mean of, from its stamp, in records
 
 
-def _by_columns(names: tuple[str, ...]) -> Callable[[pd.DataFrame], Int64Array]:
-    def minutes(data: pd.DataFrame) -> Int64Array:
-        month, day, hour, *rest = (data[name].to_numpy(np.int64) for name in names)
-        return _minutes(month, day, hour, rest[0] if rest else np.zeros_like(hour))
+def _by_columns(data: pd.DataFrame) -> Int64Array:
+    return _minutes(*(data[name].to_numpy(np.int64) for name in ("Month", "Day", "Hour", "Minute")))
 
-    return minutes
+
+def _by_hours(data: pd.DataFrame) -> Int64Array:
+    """Return the ends of records of hours 1 to 24, or of parts of hours by their minute.
+
+    The minute of an hourly record, 0, 60 or any, says nothing.
+    """
+    month, day, hour, minute = (
+        data[name].to_numpy(np.int64) for name in ("month", "day", "hour", "minute")
+    )
+    n_hours = np.unique(_minutes(month, day, hour, np.zeros_like(hour))).size
+    if len(data) < 2 * n_hours:
+        return _minutes(month, day, hour, np.zeros_like(hour))
+    return _minutes(month, day, hour - hour.min(), minute)
 
 
 def _by_stamp(data: pd.DataFrame) -> Int64Array:
@@ -81,7 +91,7 @@ def _minutes(
 _FORMATS = {
     "epw": _Format(
         "EPW", lambda io_, file: io_.read_epw(file), 8, "TZ", ("atmospheric_pressure", 1.0),
-        _by_columns(("month", "day", "hour")), lambda data: data["year"], -0.5,
+        _by_hours, lambda data: data["year"], -0.5,
     ),
     "tmy3": _Format(
         "TMY3", lambda io_, file: io_.read_tmy3(file), 2, "TZ", ("pressure", 100.0), _by_stamp,
@@ -89,7 +99,7 @@ _FORMATS = {
     ),
     "psm": _Format(
         "NSRDB", lambda io_, file: io_.read_nsrdb_psm4(file), 3, "Time Zone", ("pressure", 100.0),
-        _by_columns(("Month", "Day", "Hour", "Minute")), lambda data: data["Year"], 0.0,
+        _by_columns, lambda data: data["Year"], 0.0,
     ),
 }  # fmt: skip
 
@@ -104,9 +114,9 @@ def read_weather(path: Path) -> WeatherYear:
 
     Notes
     -----
-    Records of EPW and TMY3 hold at the end of their hour ("at the time indicated" [NREL/
-    TP-581-43156]), those of the National Solar Radiation Database at their stamp; their irradiance
-    is of the hour that ends, or about the stamp.
+    Records of EPW and TMY3 hold at the end of their hour, or part of one ("at the time indicated"
+    [NREL/TP-581-43156]), those of the National Solar Radiation Database at their stamp; their
+    irradiance is of the hour or part that ends, or about the stamp.
     """
     data = unpacked(path, read_bytes(path))
     try:

@@ -23,7 +23,7 @@ from diploee.facility import WEATHER, Weather
 from diploee.facility.psychrometrics import relative_humidity, saturation_pressure_pa, wet_bulb_c
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
 from diploee.files.places import shipped_folder
-from diploee.importers.weather_files import read_design
+from diploee.importers.weather_files import read_design, read_weather
 from diploee.inputs import InputReader, load_inputs
 from diploee.scenario.loading import input_files
 from diploee.units import MS_PER_H
@@ -71,6 +71,34 @@ def test_midnight_belongs_to_the_day_that_ends(tmp_path: Path) -> None:
     run = clock("2023-03-01", 24)
     weather = opened(run, tmp_path, kind="file", path="w.epw")
     assert at(weather, run, "2023-03-01T00:00") == temperature_c(date(2023, 2, 28), 24)
+
+
+@pytest.mark.parametrize("step_min", [15, 30])
+def test_parts_of_an_hour_of_an_epw_file_hold_at_their_ends(tmp_path: Path, step_min: int) -> None:
+    year = read_weather(write_epw(tmp_path / "w.epw", step_min=step_min))
+    assert year.first_ms == step_min * 60_000
+    day, per_day = date(1995, 7, 15), 1_440 // step_min
+    rows = np.arange(per_day) + (31 + 29 + 31 + 30 + 31 + 30 + 14) * per_day
+    ends_h = (np.arange(per_day) + 1) * step_min / 60
+    expected = [temperature_c(day, hour) for hour in ends_h.tolist()]
+    np.testing.assert_array_equal(year.dry_bulb_c[rows], expected)
+
+
+@pytest.mark.parametrize("minute", [30, 60])
+def test_the_minute_of_an_hourly_epw_file_says_nothing(tmp_path: Path, minute: int) -> None:
+    told = read_weather(write_epw(tmp_path / "told.epw", hourly_minute=minute))
+    plain = read_weather(write_epw(tmp_path / "plain.epw"))
+    assert told.first_ms == plain.first_ms
+    np.testing.assert_array_equal(told.dry_bulb_c, plain.dry_bulb_c)
+
+
+def test_a_missing_quarter_of_an_hour_is_named_with_its_line(tmp_path: Path) -> None:
+    path = write_epw(tmp_path / "w.epw", step_min=15)
+    lines = path.read_text().splitlines()
+    del lines[8 + 5]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(LogFormatError, match=r"w\.epw:14: a gap: .*01:30, found .*01:45"):
+        read_weather(path)
 
 
 @pytest.mark.parametrize("form", ["epw", "tmy3"])
