@@ -317,8 +317,8 @@ MIN_HZ, MAX_HZ = 0.01, 15.0
 course of the load, as a day's, which no study of seconds to minutes repeats."""
 
 STEPS_PER_CYCLE = 4
-"""Steps of a cycle at least: means over a quarter of one read its amplitude 10 % low, over half of
-one 36 % (a sinc)."""
+"""Steps of a cycle that is looked for: means over a quarter of one read its amplitude 10 % low,
+over half of one, which --hz may have, 36 % (a sinc)."""
 
 
 def square_amp_mw(amplitude_mw: float, duty: float) -> float:
@@ -336,11 +336,12 @@ def _linjbl(window: _Window) -> Written:
                 f"{option}: must be {MIN_HZ:g} to {MAX_HZ:g} for PSS/E, found {asked_hz:g}"
             )
     hz, fast_hz = options.hz or _strongest_hz(window.p_mw, step_s), options.fast_hz or 0.0
-    needed_s = 1 / (STEPS_PER_CYCLE * max(hz or MIN_HZ, fast_hz))
+    needed_hz = max(hz or MIN_HZ, fast_hz)
+    needed_s = 1 / ((2 if options.hz else STEPS_PER_CYCLE) * needed_hz)
     if hz is None or step_s > needed_s:
         line = f"no line of {MIN_HZ:g} Hz or faster"
         if step_s > needed_s:
-            line = f"no wave of {1 / (STEPS_PER_CYCLE * needed_s):.3g} Hz, which needs steps of "
+            line = f"no wave of {needed_hz:.3g} Hz, which needs steps of "
             line += f"{needed_s:.3g} s or less"
         raise InputError(
             f"{request.run.folder}: {window.p_mw.size:,} steps of {step_s:g} s hold {line}; give "
