@@ -10,11 +10,10 @@
   log without `MaxNodes`. Where neither is known, a processor is a node, which is noted.
 - Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last asks for nodes
   (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts GPUs. ASSUMPTION [J]: of
-  20 fields (a log of Frontier) the last counts nodes, where fields 5 and 8 hold no processors or
-  the header does not tell how many a node has.
+  20 fields (a log of Frontier) the last counts nodes, where fields 5 and 8 hold no processors.
 - The run time that a job's user asked for is its requested time (field 9).
 - The kind of a job is its queue. Local time, with its summer time, is that of `TimeZoneString`,
-  else UTC.
+  else `TimeZone`, its offset [s], else UTC.
 
 References
 ----------
@@ -34,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.clock import Zone, zone_of
+from diploee.errors import shown
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     OTHER,
@@ -50,7 +50,7 @@ from diploee.tables import Float64Array, Int16Array, Int64Array
 from diploee.textio.tables import Layout, ReadTable
 from diploee.textio.text import Text
 from diploee.textio.values import numbers
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, S_PER_MIN
 
 FIELDS = (
     *("job", "submit", "wait", "run", "processors", "cpu_time", "memory"),
@@ -72,9 +72,11 @@ ONE_PROCESSOR = "1 node = 1 processor, as the header has no MaxNodes; else give 
 PARTIAL_EXECUTION = "partial execution, the job has its own line"
 
 _HEADER = re.compile(
-    r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString)\s*:[ \t]*(.*)$", re.M
+    r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString|TimeZone)\s*:[ \t]*(.*)$", re.M
 )
 _Header = dict[str, tuple[int, str]]
+_OFFSET_S = re.compile(r"[+-]?\d{1,5}")
+MIN_OFFSET_S, MAX_OFFSET_S = 900, 14 * 3_600
 _WHOLE_NUMBER = re.compile(r"\d{1,12}(?!\d)")
 _ROW = re.compile(r"\s*(-?\d+(\.\d*)?\s+){17}-?\d+(\.\d*)?(\s+\S+)*\s*")
 _ASKED = r"(?:^|:)(?P<n>\d{1,9})(?::ppn=|x\d+(?:$|:))"
@@ -156,13 +158,30 @@ def _times(
         return ms, {}
     for key in ("submit", "start"):
         ms[key] = np.where(ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S)
-    line, name = header.get("TimeZoneString", (0, ""))
-    zone = options.zone
-    if zone is None:
-        zone = zone_of(name, f"{text.path}:{line}: TimeZoneString") if name else Zone()
+    zone = options.zone or _zone(text, header)
     first_ms = int(known_ms[0]) if known_ms.size else 0
     offset_min = zone.offset_min(first_ms + origin * MS_PER_S)
     return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
+
+
+def _zone(text: Text, header: _Header) -> Zone:
+    line, name = header.get("TimeZoneString", (0, ""))
+    if name:
+        return zone_of(name, f"{text.path}:{line}: TimeZoneString")
+    line, offset = header.get("TimeZone", (0, ""))
+    if not offset:
+        return Zone()
+    if (
+        not _OFFSET_S.fullmatch(offset)
+        or int(offset) % MIN_OFFSET_S
+        or abs(int(offset)) > MAX_OFFSET_S
+    ):
+        text.fail(
+            line,
+            f"TimeZone is {shown(offset)}, expected an offset from UTC in seconds such as -28800; "
+            "correct it, or give utc_offset (--utc-offset)",
+        )
+    return Zone("", int(offset) // S_PER_MIN)
 
 
 def _nodes(
@@ -177,8 +196,7 @@ def _nodes(
             n_gpus = _matching(table, "used_gpus", _COUNTED)
             return counts if np.isnan(n_gpus).all() else counts | {"n_gpus": n_gpus}, ALEA_RULE
     of_header = _number(header, "MaxNodes")
-    by_header = of_header and (processors > 0).any()
-    if n_fields == FRONTIER_FIELDS and not (by_header or options.gpus_per_node):
+    if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
         n_nodes = _matching(table, "asked", _COUNTED)
         if (n_nodes > 0).any():
             return {"n_nodes": n_nodes}, FRONTIER_RULE

@@ -125,7 +125,7 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
         {},
         {"n_nodes": [9408, 2], "noted": {"nodes counted by field 20": 2}},
     ),
-    "field 20 beside processors": ([row(procs=448) + " -1 8"], {}, {"n_nodes": [8]}),
+    "field 20 beside processors": ([row(procs=448) + " -1 8"], {}, {"n_nodes": [448]}),
     "field 20 beside a given node": (
         [row(procs=448) + " -1 8"], {"gpus_per_node": 64}, {"n_nodes": [7]}
     ),
@@ -186,3 +186,21 @@ def test_a_named_zone_of_the_header_has_its_summer_time(tmp_path: Path) -> None:
     lines = rows(submit=[noon_s - 1_704_063_600 for noon_s in noons_s])
     log = read_job_log(write(tmp_path, *header, *lines))
     assert (log.zone.local_ms(log.jobs.submit_ms) // 3_600_000 % 24).tolist() == [12, 12]
+
+
+def test_an_offset_in_seconds_stands_in_for_a_missing_zone(tmp_path: Path) -> None:
+    begin = "; UnixStartTime: 1038708000"
+    for offset, minutes in (("-28800", -480), ("19800", 330), ("0", 0)):
+        log = read_job_log(write(tmp_path, begin, f"; TimeZone: {offset}", NODES, row()))
+        check_log(log, utc_offset_min=minutes, submit_ms=[1_038_708_000_000])
+    both = [begin, "; TimeZone: 0", "; TimeZoneString: Europe/Zurich", NODES, row()]
+    assert read_job_log(write(tmp_path, *both)).utc_offset_min == 60
+    wrong = write(tmp_path, begin, "; TimeZone: -8", NODES, row())
+    with pytest.raises(LogFormatError, match=r"swf:2: TimeZone is '-8'.*\(--utc-offset\)"):
+        read_job_log(wrong)
+    assert read_job_log(wrong, utc_offset="-08:00").utc_offset_min == -480
+
+
+def test_field_20_is_no_node_count_beside_processors(tmp_path: Path) -> None:
+    lines = [row(job=k, procs=n, requested=n) + f" DAG-1 {k}" for k, n in ((1, 1), (2, 5), (3, 1))]
+    assert read_job_log(write(tmp_path, *lines)).jobs.n_nodes.tolist() == [1, 5, 1]
