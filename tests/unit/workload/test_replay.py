@@ -223,13 +223,13 @@ def test_a_log_that_needs_more_than_the_pool_gives_the_nodes_and_the_wait(tmp_pa
 
 
 LOGGED = {"facility.pools.main.scheduler": {"kind": "easy", "estimate": "logged"}}
-ASKED = {"requested_time": "asked_min", "user": "who"}
+ASKED = {"requested_time": "asked_s", "user": "who"}
 
 
 def write_asked(folder: Path, asked: list[str]) -> None:
     write_log(folder, [(k, 0, 600, 2) for k in range(len(asked))])
     lines = (folder / "jobs.csv").read_text("utf-8").split()
-    heads = ["asked_min,who", *(f"{value},user{k % 2}" for k, value in enumerate(asked))]
+    heads = ["asked_s,who", *(f"{value},user{k % 2}" for k, value in enumerate(asked))]
     text = "\n".join(f"{line},{head}" for line, head in zip(lines, heads, strict=True))
     (folder / "jobs.csv").write_text(text + "\n", "utf-8")
 
