@@ -1,12 +1,19 @@
 """Unit constants. Inside the package times are int64 milliseconds, power W, energy J."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 MS_PER_S = 1_000
 MS_PER_MIN = 60 * MS_PER_S
 MS_PER_H = 60 * MS_PER_MIN
 MS_PER_DAY = 24 * MS_PER_H
 MS_PER_WEEK = 7 * MS_PER_DAY
+
+TimeUnit = Literal["ns", "us", "ms", "s", "min", "h", "d"]
+"""Units of times and durations in foreign files."""
+_US = (1e-3, 1.0, 1e3, 1e6, 6e7, 3.6e9, 8.64e10)
+US_PER_UNIT: Mapping[TimeUnit, float] = dict(zip(get_args(TimeUnit), _US, strict=True))
 
 S_PER_MIN = 60
 S_PER_H = 3_600

@@ -246,7 +246,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     from diploee.errors import InputError
 
     key, equals, value = text.partition("=")
-    if not (key and equals and value):
+    if not (key and equals):
         raise InputError(f"{option}: expected MEANING=NAME, found '{text}'")
     return key, value
 

@@ -16,6 +16,7 @@ from pydantic import (
 
 from diploee.errors import InputError
 from diploee.model import SCALES, Model, Name, NameIn, default, optional, unset
+from diploee.units import TimeUnit
 
 JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
 """How a job ended; ``"other"`` where the log does not tell."""
@@ -62,7 +63,7 @@ class LogReading(Model):
 
     columns: dict[JobColumn, str] | None = unset(
         "For csv: the log's column of each meaning, such as {submit: submitted_at, duration: "
-        "run_s, nodes: n}."
+        "run_s, nodes: n}; an empty name leaves the meaning out."
     )
     gpus_per_node: GpusPerNode | None = unset(
         "GPUs (of swf, processors) per node where the log counts those; if absent what a swf "
@@ -73,11 +74,16 @@ class LogReading(Model):
         "it; the offset of most stamps or of the header if absent, else UTC."
     )
     time_format: str | None = unset(
-        "For csv: s or ms since the log's start, unix-s, unix-ms, or a strptime format; ISO "
-        "stamps if absent."
+        "For csv, slurm, acme and philly: s or ms since the log's start, unix-s, unix-ms, or a "
+        "strptime format; ISO stamps or numbers if absent."
     )
-    duration_unit: Literal["ms", "s", "min", "h"] = default(
-        "s", "For csv: unit of the columns duration and requested_time."
+    time_unit: TimeUnit | None = unset(
+        "For the same: unit of times that are numbers; found by their size, span and spacing if "
+        "absent."
+    )
+    duration_unit: TimeUnit | None = unset(
+        "For csv: unit of the columns duration and requested_time; if absent that of their name "
+        "(run_ms), or as the starts and ends have it, else s."
     )
     zero_durations: Literal["drop", "one-second"] = default(
         "drop", "Jobs that ran for no time are dropped, or last a second."
@@ -230,6 +236,9 @@ class RequestReplay(Model):
         "Format of the trace; recognised by its content if absent."
     )
     columns: dict[str, str] | None = unset("For csv: the trace's column of each meaning.")
+    time_unit: TimeUnit | None = unset(
+        "Unit of times that are numbers; found by their size, span and spacing if absent."
+    )
     utc_offset: LogZone | None = unset(
         "Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name none are in "
         "it; the offset of the first stamp if absent, else UTC."

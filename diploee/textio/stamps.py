@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.clock import MISSING
+from diploee.errors import InputError
 from diploee.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.textio.tables import ReadTable
-from diploee.textio.values import NO_TEXT, fail_values, without_missing
+from diploee.textio.values import CORRECT_LINE, NO_TEXT, fail_values, without_missing
 
 STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
 
@@ -31,6 +33,12 @@ _AS_ARROW_READS_IT = (
     (r"\s*(?:[zZ]|UTC|GMT)$", "Z"),
     (r"\s+([+-]\d\d(?::?\d\d)?)$", r"\1"),
 )
+_NOT_OF_ARROW = {
+    "%f": r"(?P<f>\d{1,9})",
+    "%z": r"(?P<z>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)",
+    "%Z": r"(?P<z>Z|UTC|GMT)",
+}
+_PART = re.compile(r"%[-_0^#EO]?.|\s+|[^%\s]")
 _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
@@ -75,15 +83,16 @@ def moment(us: int, zone: timezone | None) -> datetime:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone)
 
 
-def stamps(table: ReadTable, key: str, time_format: str | None = None) -> Stamps:
-    """Return a column of stamps in the manner of ISO 8601."""
+def stamps(
+    table: ReadTable, key: str, time_format: str | None = None, remedy: str = CORRECT_LINE
+) -> Stamps:
+    """Return a column of stamps in the manner of ISO 8601, or in a format of ``strptime``."""
     local = np.zeros(len(table), dtype=bool)
     if key not in table:
         return Stamps(np.full(len(table), MISSING), local, None)
     column = table.columns[key]
     if time_format is not None:
-        words = without_missing(column)
-        return Stamps(_formatted(table, key, words, time_format), local, column)
+        return _formatted(table, key, without_missing(column), time_format)
     kind = _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
     try:  # as most files have it: nothing missing, all alike
         return Stamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
@@ -93,8 +102,8 @@ def stamps(table: ReadTable, key: str, time_format: str | None = None) -> Stamps
     for pattern, replacement in _AS_ARROW_READS_IT:
         tidy = pc.replace_substring_regex(tidy, pattern=pattern, replacement=replacement)
     aware = pc.fill_null(pc.match_substring_regex(tidy, _AWARE), False)
-    utc_us = _cast(table, key, pc.if_else(aware, tidy, NO_TEXT), _UTC)
-    local_us = _cast(table, key, pc.if_else(aware, NO_TEXT, tidy), _LOCAL)
+    utc_us = _cast(table, key, pc.if_else(aware, tidy, NO_TEXT), _UTC, remedy)
+    local_us = _cast(table, key, pc.if_else(aware, NO_TEXT, tidy), _LOCAL, remedy)
     is_aware = np.asarray(aware, dtype=bool)
     return Stamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
 
@@ -117,14 +126,49 @@ def _us(values: Any) -> Int64Array:
     return np.asarray(pc.fill_null(pc.cast(values, pa.int64()), MISSING), dtype=np.int64)
 
 
-def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Int64Array:
-    parsed = pc.strptime(words, format=time_format, unit="us", error_is_null=True)
-    good = np.asarray(pc.or_(pc.is_valid(parsed), pc.is_null(words)), dtype=bool)
-    fail_values(table, key, good, f"a time as {time_format!r}")
-    return _us(parsed)
+def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stamps:
+    """Read ``%f``, ``%z`` and ``%Z``, which Arrow's ``strptime`` does not, and the rest by it."""
+    parts = re.split(r"(%[fzZ])", time_format)
+    plain, own = parts[::2], parts[1::2]
+    if len(set(map(str.lower, own))) < len(own):
+        raise InputError(f"{table.path}: time_format has %f or a zone twice; give each once")
+    rest, found = words, {}
+    if own:
+        groups = [f"(?P<t{k}>{_PART.sub(_loosely, text)})" for k, text in enumerate(plain)]
+        between = [*(_NOT_OF_ARROW[part] for part in own), ""]
+        pattern = "".join(chain.from_iterable(zip(groups, between, strict=True)))
+        fields = pc.extract_regex(words, pattern=f"^{pattern}$")
+        found = {field.name: pc.struct_field(fields, field.name) for field in fields.type}
+        rest = pc.binary_join_element_wise(*(found[f"t{k}"] for k in range(len(plain))), "")
+    parsed = pc.strptime(rest, format="".join(plain), unit="us", error_is_null=True)
+    us = np.array(_us(parsed))
+    there = us != MISSING
+    good = there | np.asarray(pc.is_null(words), dtype=bool)
+    remedy = f"{CORRECT_LINE}, or time_format (--time-format)"
+    if "%Z" in own:
+        remedy = "for zones by other names than UTC write the name itself in place of %Z and give "
+        remedy += "utc_offset (--utc-offset), or export with offsets (%z)"
+    fail_values(table, key, good, f"a time as {time_format!r}", remedy)
+    if "f" in found:
+        digits = pc.utf8_slice_codeunits(pc.utf8_rpad(found["f"], 6, "0"), 0, 6)
+        us[there] += _us(pc.cast(digits, pa.int64()))[there]
+    if "z" not in found:
+        return Stamps(us, np.zeros(len(us), dtype=bool), words)
+    zones = pc.unique(found["z"])
+    minutes = np.array([_minutes(text or "") for text in zones.to_pylist()], dtype=np.int64)
+    zone_of_row = np.asarray(pc.index_in(found["z"], value_set=zones), dtype=np.int64)
+    us[there] -= minutes[zone_of_row][there] * 60_000_000
+    return Stamps(us, there, found["z"])
 
 
-def _cast(table: ReadTable, key: str, column: Any, kind: pa.DataType) -> Int64Array:
+def _loosely(part: re.Match[str]) -> str:
+    """Return a pattern of what a part of a time format stands for."""
+    if part[0].startswith("%"):
+        return ".+?"
+    return r"\s*" if part[0].isspace() else re.escape(part[0])
+
+
+def _cast(table: ReadTable, key: str, column: Any, kind: pa.DataType, remedy: str) -> Int64Array:
     """Return the cast column, or fail with the first row that does not cast."""
     try:
         return _us(pc.cast(column, kind))
@@ -139,7 +183,7 @@ def _cast(table: ReadTable, key: str, column: Any, kind: pa.DataType) -> Int64Ar
                 high = middle
     good = np.ones(len(column), dtype=bool)
     good[low] = False
-    fail_values(table, key, good, STAMP)
+    fail_values(table, key, good, STAMP, remedy)
     raise AssertionError  # never reached
 
 

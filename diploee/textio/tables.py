@@ -95,7 +95,7 @@ class Layout:
                 continue
             n_times = sum(other.casefold() == name.casefold() for other in self.names)
             problem = f"is there {n_times} times" if n_times else "is missing"
-            near = did_you_mean(name, self.names) if not n_times else ""
+            near = did_you_mean(name, self.names) if not n_times else "; rename all but one"
             line = f":{self.header_line}" if self.header_line else ""
             raise LogFormatError(
                 f"{path}{line}: column '{one_line(name)}' {problem}, expected "

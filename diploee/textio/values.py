@@ -26,7 +26,8 @@ MISSING_WORDS = (
 NO_TEXT = pa.nulls(1, pa.string())[0]
 """A missing text; `pa.scalar` would import pandas."""
 
-_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+CORRECT_LINE = "correct or remove this line"
+IS_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,13 @@ def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) 
     return pc.if_else(missing, NO_TEXT, trimmed)
 
 
-def fail_values(table: ReadTable, key: str, good: BoolArray, expected: str) -> None:
+def fail_values(
+    table: ReadTable,
+    key: str,
+    good: BoolArray,
+    expected: str,
+    remedy: str = CORRECT_LINE,
+) -> None:
     """Raise a `LogFormatError` about the first value of a column that is not good, if any."""
     if good.all():
         return
@@ -114,8 +121,7 @@ def fail_values(table: ReadTable, key: str, good: BoolArray, expected: str) -> N
     table.fail(
         row,
         f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, expected "
-        f"{expected}; "
-        "correct or remove this line",
+        f"{expected}; {remedy}",
     )
 
 
@@ -127,7 +133,7 @@ def value_shown(table: ReadTable, key: str, row: int) -> str:
 def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
     column = table.columns[key]
     # Arrow takes long to refuse words that are no numbers, so the first one is looked at.
-    if not len(column) or re.match(_NUMBER, column[0].as_py() or ""):
+    if not len(column) or re.match(IS_NUMBER, column[0].as_py() or ""):
         try:
             return _doubles(column)
         except pa.ArrowException:
@@ -136,7 +142,7 @@ def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
     try:
         return _doubles(words)
     except pa.ArrowException:
-        good = pc.fill_null(pc.match_substring_regex(words, _NUMBER), True)
+        good = pc.fill_null(pc.match_substring_regex(words, IS_NUMBER), True)
         fail_values(table, key, np.asarray(good, dtype=bool), str(kind))
         return np.array([float("nan" if word is None else word) for word in words.to_pylist()])
 

@@ -35,7 +35,7 @@ OPTIONAL = {"type": "type"}
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a job trace of AcmeTrace."""
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace")
-    ms, clock = stamps_ms(table, ("submit", "start", "end"), options.zone)
+    ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
     return raw_log(table, ms, **clock)
 
 

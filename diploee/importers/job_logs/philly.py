@@ -45,7 +45,7 @@ ATTEMPT_LEFT_OUT = "attempt without a whole run time, left out of its job's"
 
 EDGES = ("start_time", "end_time")
 
-_START = re.compile(r"\[\s*(\{|\])")
+_START = re.compile(r"\[\s*\{[^{}]*\"(jobid|submitted_time|attempts)\"")
 
 
 class _Server(Record):
@@ -74,7 +74,7 @@ class _Job(Record):
 
 
 def recognises(text: Text) -> bool:
-    """Return whether the text begins as a JSON list of objects."""
+    """Return whether the text begins as a JSON list of jobs with keys of Philly's."""
     return _START.match(text.head.lstrip()) is not None
 
 
@@ -83,6 +83,12 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     jobs = parse_json(text.data, str(text.path), list[_Job], LogFormatError, finite=False)
     if not jobs:
         text.fail(1, "an empty list, expected jobs; give a complete log")
+    if all(job.attempts is None for job in jobs):
+        text.fail(
+            1,
+            "a list without the key 'attempts' of Philly's cluster_job_log; write other logs as a "
+            "CSV table, with a row for each job",
+        )
 
     def where(job: int) -> str:
         """Return the line of a job by its id, else its number."""
@@ -90,12 +96,12 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         return f"{text.path}: job {job}" if offset < 0 else f"{text.path}:{text.line_at(offset)}"
 
     table = _columns(text, jobs, where, ("jobid", "submitted_time", "status"))
-    submissions, clock = stamps_ms(table, ("submitted_time",), options.zone)
+    submissions, clock = stamps_ms(table, ("submitted_time",), options)
     noted = clock.pop("noted", {})
     rows = [attempt for job in jobs for attempt in job.attempts or ()]
     of_job = np.repeat(np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs])
     edges, _ = stamps_ms(
-        _columns(text, rows, lambda row: where(of_job[row]), EDGES), EDGES, options.zone
+        _columns(text, rows, lambda row: where(of_job[row]), EDGES), EDGES, options
     )
     widths = [attempt.width() for attempt in rows]
     start_ms, end_ms = (edges[name] for name in EDGES)

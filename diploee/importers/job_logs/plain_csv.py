@@ -3,52 +3,54 @@
 Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``, ``type``,
 ``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the duration), ``user``,
 ``account``, ``name``. A key that is not mapped is looked for by its usual names, such as
-``submit_time`` or ``n_nodes``.
+``submit_time`` or ``n_nodes``, and not read where it is mapped to an empty name.
 There must be a submission or a start, a duration or an end, and nodes or GPUs. The delimiter
 (comma, semicolon, tab or bar) is inferred from the header.
 
-Times are ISO 8601 stamps, with or without an offset, or what `time_format` says: ``unix-s`` and
-``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is not known,
-anything else is a format of ``strptime``. Without a column of states, it is unknown how
-jobs ended. A row is taken for repeated only by a column of ids that the user maps: in others an id
-that comes back is that of an array's next task.
+Times are ISO 8601 stamps, with or without an offset, numbers since 1970, whose unit shows in their
+size, or others in `time_unit`; or what `time_format` says: ``unix-s`` and ``unix-ms`` are numbers
+since 1970, ``s`` and ``ms`` numbers from an origin that is not known, anything else is a format of
+``strptime``. Durations are numbers, or ``1-02:03:04``. Their unit is `duration_unit`, else that of
+the column's name (``run_ms``), else the one in which they are as long as from start to end, else
+seconds; where milliseconds are as likely, it is asked for. Of a column of durations and one of ends
+the one that the user maps goes first, a duration before an end. Without a column of states, it is
+unknown how jobs ended. A row is taken for repeated only by a column of ids that the user maps: in
+others an id that comes back is that of an array's next task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log10
 from typing import Any
 
-from diploee.clock import Zone
+import numpy as np
+
 from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
     RawLog,
+    RunTime,
     raw_log,
     read_job_columns,
+    spans_ms,
     stamps_ms,
-    times_ms,
 )
+from diploee.loads.jobs.job_log import MISSING_MS
 from diploee.tables import Int64Array
 from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
 from diploee.textio.text import Text
-from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.textio.time_units import LIKELY_DURATION_S, decades_off, is_clocked, unit_in
+from diploee.textio.values import numbers, value_shown
+from diploee.units import US_PER_UNIT, TimeUnit
 
-NUMERIC_TIMES: Mapping[str, tuple[int, bool]] = {
-    "s": (MS_PER_S, True),
-    "ms": (1, True),
-    "unix-s": (MS_PER_S, False),
-    "unix-ms": (1, False),
-}
-"""Formats of times that are numbers: their unit [ms], and whether their origin is unknown."""
-UNIT_MS = {"ms": 1, "s": MS_PER_S, "min": MS_PER_MIN, "h": MS_PER_H}
 TIME_KEYS = ("submit", "start", "end")
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "submit": ("submit", "submit_time"),
     "start": ("start", "start_time"),
     "end": ("end", "end_time"),
-    "duration": ("duration", "runtime", "run_time"),
+    "duration": ("duration", "runtime", "run_time", "elapsed"),
     "nodes": ("nodes", "n_nodes", "node_num"),
     "gpus": ("gpus", "n_gpus", "gpu_num"),
     "type": ("type", "class"),
@@ -60,6 +62,9 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "account": ("account",),
     "name": ("name", "job_name"),
 }
+ALIKE = 2.0
+"""Durations may hold a wait or leave out a pause: within this factor of end less start a unit is
+theirs."""
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 _DELIMITERS = ",;\t|"
 
@@ -73,14 +78,17 @@ def recognises(text: Text) -> bool:
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a plain table of jobs."""
     layout = read_header(text, _DELIMITERS)
-    columns = _columns(text, layout, options.columns or {})
+    mapped = options.columns or {}
+    columns = _columns(text, layout, mapped)
     table = read_job_columns(text, layout, columns, {}, "a table of jobs")
-    ms, clock = _times(table, options)
-    unit_ms = UNIT_MS[options.duration_unit]
-    lengths = {"run": "duration", "requested": "requested_time"}
-    ms |= {key: times_ms(table, name, unit_ms) for key, name in lengths.items()}
-    ids_repeat = "id" not in (options.columns or {})
-    return raw_log(table, ms, ids_repeat=ids_repeat, **clock)
+    ms, clock = stamps_ms(table, TIME_KEYS, options)
+    unit = options.duration_unit or _duration_unit(table, ms, clock["time_unit"])
+    ms["run"] = spans_ms(table, "duration", unit)
+    of_requested = unit_in(table.names.get("requested_time", "")) or unit
+    ms["requested"] = spans_ms(table, "requested_time", options.duration_unit or of_requested)
+    run_time = RunTime.SPAN if mapped.get("end") else RunTime.SHORTER
+    run_time = RunTime.LOGGED if mapped.get("duration") else run_time
+    return raw_log(table, ms, ids_repeat="id" not in mapped, run_time=run_time, **clock)
 
 
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)
@@ -89,7 +97,7 @@ FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, r
 def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str, str]:
     """Return the name of the column of each key that there is."""
     for key, name in mapped.items():
-        if not layout.has(name):
+        if name and not layout.has(name):
             near = one_line(did_you_mean(str(name), layout.names))
             raise InputError(
                 f"{text.path}: columns: no column {shown(name)} for '{key}' "
@@ -110,29 +118,29 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
     return column_of
 
 
-def _times(
-    table: ReadTable, options: JobLogOptions
-) -> tuple[dict[str, Int64Array], dict[str, Any]]:
-    time_format = options.time_format
-    if time_format is None:
-        _refuse_bare_numbers(table)
-    if time_format is None or time_format not in NUMERIC_TIMES:
-        return stamps_ms(table, TIME_KEYS, options.zone, time_format)
-    unit_ms, is_relative = NUMERIC_TIMES[time_format]
-    zone = options.zone or Zone()
-    ms = {key: times_ms(table, key, unit_ms) for key in TIME_KEYS}
-    offset_min = None if is_relative else zone.offset_min(0)
-    return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
-
-
-def _refuse_bare_numbers(table: ReadTable) -> None:
-    """Say what to do with times that are numbers."""
-    key = next(key for key in TIME_KEYS if key in table)
-    first = table.columns[key][0].as_py().strip()
-    if first.lstrip("-").replace(".", "", 1).isdigit():
+def _duration_unit(
+    table: ReadTable, ms: Mapping[str, Int64Array], time_unit: TimeUnit | None
+) -> TimeUnit:
+    """Return the unit of the durations, by their name, the starts and ends, or their size."""
+    if "duration" not in table or is_clocked(table, "duration"):
+        return "s"
+    named = unit_in(table.names["duration"])
+    if named:
+        return named
+    values = numbers(table, "duration")
+    known = (ms["start"] != MISSING_MS) & (ms["end"] > ms["start"]) & (values > 0)
+    if known.any():
+        us = 1000 * np.median((ms["end"] - ms["start"])[known] / values[known])
+        unit = min(US_PER_UNIT, key=lambda of: abs(log10(us / US_PER_UNIT[of])))
+        if 1 / ALIKE < us / US_PER_UNIT[unit] < ALIKE:
+            return unit
+    median = float(np.median(values[values > 0])) if (values > 0).any() else 0.0
+    far_s, far_ms = (decades_off(median * s, *LIKELY_DURATION_S) for s in (1.0, 1e-3))
+    if not far_ms and (far_s or time_unit not in (None, "s")):
         table.fail(
             0,
-            f"column '{table.names[key]}' is {shown(first)}, expected a time such as "
-            "2023-05-17T11:00:58; for numbers give time_format as "
-            f"{one_of(NUMERIC_TIMES)} (--time-format)",
+            f"column '{table.names['duration']}' is {value_shown(table, 'duration', 0)}, which may "
+            f"be seconds or milliseconds; give duration_unit (--duration-unit), one of "
+            f"{one_of(US_PER_UNIT)}",
         )
+    return "s"

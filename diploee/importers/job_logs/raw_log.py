@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ from diploee.textio.tables import (
     read_columns,
 )
 from diploee.textio.text import Text
+from diploee.textio.time_units import Counting, clocked_ms, counting_in, is_clocked
 from diploee.textio.values import Number, ids, labels, numbers
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, US_PER_UNIT, TimeUnit
 
 COUNT = Number(1e9, none=-1)
 ENERGY_J = Number(1e15, none=-1)
@@ -49,6 +51,16 @@ STATE_WORDS = {
 OTHER = STATES.index("other")
 _STATE_OF = {word: state for state, words in STATE_WORDS.items() for word in words.split()}
 _US_PER_MS = 1000
+FORMAT_REMEDY = "correct or remove this line, or give the format of all times, such as "
+FORMAT_REMEDY += "'%d/%m/%Y %H:%M', as time_format (--time-format)"
+NUMERIC_TIMES: Mapping[str, Counting] = {
+    "s": Counting("s", is_relative=True),
+    "ms": Counting("ms", is_relative=True),
+    "unix-s": Counting("s", is_relative=False),
+    "unix-ms": Counting("ms", is_relative=False),
+    "%s": Counting("s", is_relative=False),
+}
+"""Formats of times that are numbers."""
 
 
 class JobLogOptions(LogReading):
@@ -63,6 +75,14 @@ class JobLogOptions(LogReading):
     def zone(self) -> Zone | None:
         """The zone that the user gave."""
         return None if self.utc_offset is None else zone_of(self.utc_offset, "utc_offset")
+
+
+class RunTime(Enum):
+    """Which run time counts, by its reason, where a log has one and starts and ends as well."""
+
+    LOGGED = "the logged one, as its format or the user's column says"
+    SPAN = "end less start, the user's columns"
+    SHORTER = "the shorter in sum, as no job runs beyond its start and end"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +139,9 @@ class RawLog(Brief):
     ids_repeat: bool = False
     dates_are_shifted: bool = False  # see `JobLog`
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see `JobLog`
+    # Of a logged run time and the time from start to end, where the log has both
+    run_time: RunTime = RunTime.LOGGED
+    time_unit: TimeUnit | None = None  # of times that are numbers, where known
 
 
 JobLogReader = Callable[[Text, JobLogOptions], RawLog]
@@ -180,28 +203,42 @@ def raw_log(
     )
 
 
-def times_ms(table: ReadTable, key: str, unit_ms: float = MS_PER_S) -> Int64Array:
-    """Return a column of numbers in a unit [ms] as times [ms], or `MISSING_MS`."""
+def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
+    """Return a column of numbers in a unit as times [ms], or `MISSING_MS`."""
+    unit_ms = US_PER_UNIT[unit] / _US_PER_MS
     kind = Number(LARGEST_TIME_S * MS_PER_S / unit_ms, none=-1)
     values = numbers(table, key, kind) * unit_ms
     missing = np.isnan(values)
     return np.where(missing, MISSING_MS, np.rint(np.where(missing, 0, values)).astype(np.int64))
 
 
-def stamps_ms(
-    table: ReadTable, keys: Iterable[str], zone: Zone | None, time_format: str | None = None
-) -> tuple[dict[str, Int64Array], dict[str, Any]]:
-    """Return columns of stamps as milliseconds since 1970 UTC, and what a `RawLog` says of them.
+def spans_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
+    """Return durations in a unit, or as ``1-02:03:04``, in ms, or `MISSING_MS`."""
+    return clocked_ms(table, key) if is_clocked(table, key) else times_ms(table, key, unit)
 
-    A stamp with an offset is taken by it, one without is in the local time of `zone`, or where that
-    is not given is in UTC, which is noted. The local time of the log is that of `zone`, or the
-    offset that most stamps have.
+
+def stamps_ms(
+    table: ReadTable, keys: Iterable[str], options: JobLogOptions
+) -> tuple[dict[str, Int64Array], dict[str, Any]]:
+    """Return columns of times as milliseconds since 1970 UTC, and what a `RawLog` says of them.
+
+    A stamp with an offset is taken by it, one without is in the local time of the user's zone, or
+    where that is not given is in UTC, which is noted. The local time of the log is that of the
+    user's zone, or the offset that most stamps have. Numbers count as the user says, else as
+    `diploee.textio.time_units` finds.
     """
+    keys, zone, time_format = tuple(keys), options.zone, options.time_format
+    counting = NUMERIC_TIMES.get(time_format or "")
+    if counting or time_format is None:
+        counting = counting_in(table, keys, options.time_unit, stated=counting)
     found: dict[str, Int64Array] = {}
     offsets: dict[int, int] = {}
     n_naive = 0
     for key in keys:
-        column = stamps(table, key, time_format)
+        if counting is not None:
+            found[key] = times_ms(table, key, counting.unit)
+            continue
+        column = stamps(table, key, time_format, FORMAT_REMEDY)
         local = column.there & ~column.is_aware
         ms = np.where(column.there, column.us // _US_PER_MS, MISSING_MS)
         n_naive = max(n_naive, int(local.sum()))
@@ -211,14 +248,18 @@ def stamps_ms(
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n
+    noted = {} if counting is None else counting.noted(len(table))
+    facts: dict[str, Any] = {"noted": noted, "time_unit": counting and counting.unit}
+    if counting is not None and counting.is_relative:
+        return found, facts
     if zone is not None:
         known = [ms[ms != MISSING][:1] for ms in found.values()]
         offset_min = zone.offset_min(next((int(ms[0]) for ms in known if ms.size), 0))
-        return found, {"utc_offset_min": offset_min, "time_zone": zone.name}
+        return found, {**facts, "utc_offset_min": offset_min, "time_zone": zone.name}
     most = max(offsets, key=offsets.__getitem__, default=0)
-    noted = {"time stamps without a zone, taken as UTC": n_naive} if n_naive else {}
-    is_naive = n_naive > sum(offsets.values())
-    return found, {"utc_offset_min": most, "noted": noted, "is_naive": is_naive}
+    if n_naive:
+        noted["time stamps without a zone, taken as UTC"] = n_naive
+    return found, {**facts, "utc_offset_min": most, "is_naive": n_naive > sum(offsets.values())}
 
 
 def state_ids(index: Int32Array, words: Iterable[str]) -> Int16Array:

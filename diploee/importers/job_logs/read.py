@@ -77,7 +77,7 @@ def _read(
     """Return the format of a file and its rows; the text is given up on return, as it is large."""
     text = sheet_text(path, "a job log")
     chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(text, options)
-    _check_csv_options(path, chosen, options)
+    _check_options(path, chosen, options)
     try:
         raw = chosen.read(text, options)
     except InputError as error:
@@ -107,15 +107,20 @@ def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
     )
 
 
-_OF_CSV = {"columns": "column", "time_format": "time-format", "duration_unit": "duration-unit"}
-"""Options for plain tables alone, as the commands call them."""
+_OF_STAMPS = tuple(m.FORMAT.name for m in (plain_csv, slurm, acme, philly))
+_FORMATS_OF = {
+    "columns": ("column", _OF_STAMPS[:1]),
+    "time_format": ("time-format", _OF_STAMPS),
+    "time_unit": ("time-unit", _OF_STAMPS),
+    "duration_unit": ("duration-unit", _OF_STAMPS[:1]),
+}
+"""Options for some formats alone, as the commands call them."""
 
 
-def _check_csv_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:
-    for name, option in _OF_CSV.items():
-        given = getattr(options, name) or None
-        if chosen.name != "csv" and given != JobLogOptions.model_fields[name].default:
+def _check_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:
+    for name, (option, formats) in _FORMATS_OF.items():
+        if chosen.name not in formats and getattr(options, name):
             raise InputError(
-                f"{path}: {name} is only for format 'csv', this log is of '{chosen.name}'; "
-                f"leave {name} (--{option}) out"
+                f"{path}: {name} is only for format {one_of(formats)}, this log is of "
+                f"'{chosen.name}'; leave {name} (--{option}) out"
             )

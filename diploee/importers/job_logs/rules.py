@@ -8,9 +8,11 @@ The rules, in this order; a row is dropped by the first that applies:
 3. A job that was cancelled and has no run time, or one of zero, never started: dropped. So is a job
    with neither a start nor a run time. One that started and has no end was still running when the
    log was written, and is dropped too: its run time is not known.
-4. The run time is the logged one, else end less start. A negative one is dropped, and one of more
-   than ten years. A zero one means less than the log's resolution; it is dropped, or taken as a
-   second where the user says so.
+4. The run time is the logged one, else end less start; but of a plain table end less start where
+   that is of columns that the user mapped, or shorter in sum and the user mapped neither. Where
+   the two are 1 % apart in sum, which one was taken is noted. A negative one is dropped, and one of
+   more than ten years. A zero one means less than the log's resolution; it is dropped, or taken as
+   a second where the user says so.
 5. A missing start is end less run time where both are known. A start before the submission moves
    the submission to the start, as the nodes were in use then.
 6. Nodes: where the user gives GPUs per node, GPUs over it, rounded up, at least 1; else the log's
@@ -40,7 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError, plural
-from diploee.importers.job_logs.raw_log import REPEATED_ROW, JobLogOptions, RawJobs, RawLog
+from diploee.importers.job_logs.raw_log import REPEATED_ROW, JobLogOptions, RawJobs, RawLog, RunTime
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -52,9 +54,10 @@ from diploee.loads.import_counts import (
 from diploee.loads.jobs.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, S_PER_H
 
 CPU_ONLY = "CPU-only job"
+MOST_APART = 0.01
 RENUMBERED = "repeated job id, kept and renumbered as tasks of an array"
 LONGEST_RUN_MS = MAX_DURATION_S * MS_PER_S
 LARGEST_NODE_COUNT = 2**31 - 1
@@ -63,10 +66,12 @@ LARGEST_NODE_COUNT = 2**31 - 1
 def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions) -> JobLog:
     """Make a `JobLog` of rows by the rules of this module."""
     believed, not_believed = _believed(raw)
+    believed, of_run_times = _of_one_run_time(believed, raw.run_time)
     rows, repaired = _with_times(believed, options)
     repaired[f"{NOT_BELIEVED}, left out"] = not_believed
     n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, raw.node_unit, options)
     repaired |= of_nodes
+    noted |= of_run_times
     kept = np.ones(len(rows), dtype=bool)
 
     def causes() -> Iterator[tuple[str, BoolArray]]:
@@ -144,6 +149,29 @@ def _strays(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
     if span is None:
         return np.zeros(submit_ms.size, dtype=bool)
     return kept & ((submit_ms < span[0]) | (submit_ms > span[1]))
+
+
+def _of_one_run_time(rows: RawJobs, run_time: RunTime) -> tuple[RawJobs, dict[str, BoolArray]]:
+    """Return the rows with the run time that counts, and where another one is given."""
+    span_ms = rows.end_ms - rows.start_ms
+    both = (rows.start_ms != MISSING_MS) & (rows.end_ms != MISSING_MS) & (span_ms > 0)
+    both &= rows.run_ms > 0
+    logged_s, span_s = (
+        float(ms[both].sum(dtype=np.float64)) / MS_PER_S for ms in (rows.run_ms, span_ms)
+    )
+    differ = abs(logged_s - span_s) > MOST_APART * max(logged_s, span_s)
+    takes_span = run_time is RunTime.SPAN or (
+        run_time is RunTime.SHORTER and logged_s > span_s * (1 + MOST_APART)
+    )
+    if takes_span:
+        rows = replace(rows, run_ms=np.where(both, span_ms, rows.run_ms))
+    if not differ:
+        return rows, {}
+    cause = (
+        f"run times logged ({logged_s / S_PER_H:,.4g} h in sum) and from start to end "
+        f"({span_s / S_PER_H:,.4g} h) differ; taken is {run_time.value}"
+    )
+    return rows, {cause: both}
 
 
 def _with_times(raw: RawJobs, options: JobLogOptions) -> tuple[RawJobs, dict[str, BoolArray]]:

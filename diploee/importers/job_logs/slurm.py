@@ -85,7 +85,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     n_steps = int((~is_job).sum())
     n_gpus = _gpus(table)[is_job]
     table = _without(table, "tres").take(is_job)
-    ms, clock = stamps_ms(table, ("submit", "start", "end"), options.zone)
+    ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
     ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, times_ms(table, "run"))
     energy_j = numbers(table, "energy", _ENERGY)
     impossible = energy_j > ENERGY_J.largest  # Slurm's words for none, close to 2**64

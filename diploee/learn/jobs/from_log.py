@@ -197,7 +197,7 @@ def _as_replayed(
     if log_format is None and "columns" not in given:
         log_format = spec.format
     elif log_format not in (None, "csv"):
-        keys -= {"columns", "time_format", "duration_unit"}
+        keys -= {"columns", "time_format", "time_unit", "duration_unit"}
     of_replay = {key: getattr(spec, key) for key in keys}
     of_replay = {key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None}
     return log_format, of_replay | dict(given)

@@ -166,6 +166,15 @@ def test_broken_json_is_refused_with_its_line(tmp_path: Path, text: str, problem
         read_job_log(write(tmp_path, text), "philly")
 
 
+@pytest.mark.parametrize("text", ['[{"id": "a", "turns": [{"from": "x"}]}]', '[{"jobid": "a"}]'])
+def test_a_list_of_other_things_is_no_log_of_jobs(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(LogFormatError, match=r"log:1: .*; (give its format|write other logs)"):
+        read_job_log(path)
+    with pytest.raises(LogFormatError, match=r"log:1: .* key 'attempts' .*write other logs as"):
+        read_job_log(path, "philly")
+
+
 def pai(folder: Path, *rows: str, header: bool = True, **options: Any) -> JobLog:
     lines = [*([PAI] if header else []), *rows]
     return read_job_log(write(folder, "\n".join(lines) + "\n"), **{"gpus_per_node": 8, **options})
@@ -249,6 +258,6 @@ def test_a_pod_that_was_never_scheduled_never_started(tmp_path: Path) -> None:
 
 def test_options_of_plain_tables_do_not_fit_other_formats(tmp_path: Path) -> None:
     path = write(tmp_path, KALOS)
-    for options in ({"time_format": "s"}, {"duration_unit": "h"}, {"columns": {"id": "job_id"}}):
-        with pytest.raises(InputError, match=r"log: \w+ is only for format 'csv', this log is"):
+    for options in ({"duration_unit": "h"}, {"columns": {"id": "job_id"}}):
+        with pytest.raises(InputError, match=r"log: \w+ is only for format 'csv'.*, this log is"):
             read_job_log(path, "acme", **options)  # type: ignore[arg-type]

@@ -195,7 +195,7 @@ TABLE = "submit,nodes,duration\n1,2,3\n"
          r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', .*did you mean 'Wh"),
         ("submit,submit,nodes,duration\n1,1,2,3\n", {}, r"csv:1: column 'submit' is there 2"),
         ("a,b\n1,2\n", {"columns": {"begin": "a"}}, r"columns.begin: must be 'submit' or"),
-        ("submit,nodes,duration\n17,2,3\n", {}, r":2: .* is '17'.* give time_format as 's'"),
+        ("submit,nodes,duration\n17,2,3\n", {}, r":2: .* is '17'.* give time_unit"),
         ("submit,nodes,duration\nx,2,3\n", {"time_format": "%Y"}, r"csv:2: .*a time as '%Y'"),
         (TABLE, {"duration_unit": "day"}, r"duration_unit: must be .*, found 'day'"),
         (TABLE, {"zero_durations": "keep"}, r"zero_durations: must be 'drop' or"),
