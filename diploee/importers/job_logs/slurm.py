@@ -1,4 +1,7 @@
-"""Slurm's accounting: ``sacct -P`` (or ``-p``) with a header, any delimiter, columns in any order.
+"""Slurm's accounting: ``sacct`` with a header, any delimiter, columns in any order.
+
+Without ``-P``, ``sacct`` aligns columns by blanks and cuts what is too long for them: such a log is
+read where nothing that is needed was cut. A spreadsheet may have saved it, with quotes.
 
 ``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State`` exports what is
 read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User`, `Account`, `JobName` and the
@@ -11,9 +14,10 @@ are there.
   dropped as never started.
 - A requeued job has a row for each of its runs (``sacct -D``); each had its nodes and is kept. Rows
   with the id and the start of an earlier one are dropped.
-- The run time is `ElapsedRaw`, which daylight saving leaves alone and which excludes suspension;
-  `End` less `Start` where it is missing. A job without an `End` is still running.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not given.
+- The run time is `ElapsedRaw`, else `Elapsed`, which daylight saving leaves alone and which exclude
+  suspension; `End` less `Start` where both are missing. A job without an `End` is still running.
+- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not given. With
+  ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
 - GPUs are ``gres/gpu`` of `AllocTRES`; not known for any job where no job of the log has them.
 
 References
@@ -34,59 +38,78 @@ from diploee.errors import did_you_mean, one_of
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     ENERGY_J,
+    LABELS,
     JobLogFormat,
     JobLogOptions,
     RawLog,
-    has_columns,
     raw_log,
     read_job_columns,
+    spans_ms,
     stamps_ms,
     times_ms,
 )
 from diploee.loads.jobs.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int64Array
-from diploee.textio.tables import Layout, ReadTable, listed, read_header
+from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
 from diploee.textio.text import Text
-from diploee.textio.values import Number, ids, numbers, without_missing
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.textio.time_units import fields_ms
+from diploee.textio.values import Number, fail_values, ids, numbers, without_missing
 
 COLUMNS = {
     **{"id": "JobID", "submit": "Submit", "start": "Start", "end": "End"},
     **{"state": "State", "nodes": "NNodes"},
 }
 OPTIONAL = {
-    **{"run": "ElapsedRaw", "tres": "AllocTRES", "energy": "ConsumedEnergyRaw"},
+    **{
+        "run": "ElapsedRaw",
+        "elapsed": "Elapsed",
+        "tres": "AllocTRES",
+        "energy": "ConsumedEnergyRaw",
+    },
     **{"type": "Partition", "user": "User", "account": "Account", "name": "JobName"},
     **{"limit_min": "TimelimitRaw", "limit": "Timelimit"},
 }
 COMMAND = "sacct -P -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES"
+EXPORT = f"export with '{COMMAND}'"
 JOB_STEP = "job step"
 ENERGY_OUT_OF_RANGE = "energy out of range, left out"
 
 _DELIMITER = re.compile(r"\w+(\W)")
 _GPUS = r"gres/gpu=(?P<n>\d{1,9})"
 _GPUS_OF_TYPE = re.compile(r"gres/gpu:[^=,]*=(\d{1,9})")
-_MINUTES = r"^\s*(?P<minutes>\d{1,9})\s*$"
-_LIMIT = r"^\s*(?:(?P<days>\d{1,6})-)?(?P<hours>\d{1,6}):(?P<minutes>\d\d):(?P<seconds>\d\d)\s*$"
-_UNITS_MS = {"days": MS_PER_DAY, "hours": MS_PER_H, "minutes": MS_PER_MIN, "seconds": MS_PER_S}
+_MINUTES = r"^(?P<min>\d{1,9})$"
+_DASHES = re.compile(r"[^\n]*\n(-{2,}(?: +-+)+) *(?:\n|$)")
+_CUT = r"\+$"
 _ENERGY = Number(2.0**64, none=-1)
 _THOUSANDS = {"K": 1024, "M": 1024**2}
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read what ``sacct -P`` printed."""
-    is_quoted = text.head.startswith('"')  # as of a Parquet file
-    delimiter = _DELIMITER.match(text.head.replace('"', ""))
-    layout = read_header(text, delimiter[1] if delimiter else "|", is_quoted=is_quoted)
+    """Read what ``sacct`` printed."""
+    dashes = _DASHES.match(text.head)
+    if dashes:
+        text = _delimited(text, dashes[1])
+    found = _DELIMITER.match(text.head.replace('"', ""))
+    delimiter = found[1] if found else "|"
+    # As a spreadsheet or a Parquet file has it; names of jobs may hold quotes that mean nothing
+    is_quoted = text.head.startswith('"') or (delimiter in ",;\t" and '"' in text.head)
+    layout = read_header(text, delimiter, is_quoted=is_quoted)
     _require_all(text, layout)
+    second = text.head.partition("\n")[2].partition("\n")[0]
+    if delimiter == "," and not is_quoted and second.count(",") > text.first_row.count(","):
+        text.fail(text.start_line + 1, f"commas within fields, without quotes; {EXPORT}")
     table = read_job_columns(text, layout, COLUMNS, OPTIONAL, "what sacct -P prints")
+    if dashes:
+        _refuse_cut(table)
     steps = pc.match_substring(ids(table, "id"), ".")
     is_job = ~np.asarray(pc.fill_null(steps, False), dtype=bool)
     n_steps = int((~is_job).sum())
     n_gpus = _gpus(table)[is_job]
     table = _without(table, "tres").take(is_job)
     ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
-    ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, times_ms(table, "run"))
+    run_ms, elapsed_ms = times_ms(table, "run"), spans_ms(table, "elapsed")
+    run_ms = np.where(run_ms == MISSING_MS, elapsed_ms, run_ms)
+    ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, run_ms)
     energy_j = numbers(table, "energy", _ENERGY)
     impossible = energy_j > ENERGY_J.largest  # Slurm's words for none, close to 2**64
     return raw_log(
@@ -105,7 +128,30 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     )
 
 
-FORMAT = JobLogFormat("slurm", "Slurm's 'sacct -P'", has_columns("jobid", "state"), read)
+def recognises(text: Text) -> bool:
+    """Return whether the first line names a job's id and state."""
+    words = header_words(text) | set(text.first_row.casefold().split())
+    return words >= {"jobid", "state"}
+
+
+FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
+
+
+def _delimited(text: Text, dashes: str) -> Text:
+    """Return columns aligned under dashes as ``sacct -P`` prints them, on the same lines."""
+    spans = [found.span() for found in re.finditer("-+", dashes)]
+    lines = text.data.decode().replace("|", " ").replace(dashes, "").split("\n")
+    cells = (
+        "|".join(line[a:b].strip() for a, b in spans) if line.strip() else "" for line in lines
+    )
+    return replace(text, data="\n".join(cells).encode())
+
+
+def _refuse_cut(table: ReadTable) -> None:
+    """Refuse values that are too long for their column, which sacct ends by a plus sign."""
+    for key in table.columns.keys() - {"state", *LABELS, "type"}:
+        whole = pc.invert(pc.match_substring_regex(table.columns[key], _CUT))
+        fail_values(table, key, np.asarray(whole, dtype=bool), "a value that was not cut", EXPORT)
 
 
 def _require_all(text: Text, layout: Layout) -> None:
@@ -117,7 +163,7 @@ def _require_all(text: Text, layout: Layout) -> None:
         text.fail(
             text.start_line,
             f"column '{missing[0]}' is missing{others} (found: {listed(layout.names)}); "
-            f"export with '{COMMAND}'{near}",
+            f"{EXPORT}{near}",
         )
 
 
@@ -142,17 +188,11 @@ def _node_counts(table: ReadTable) -> Float64Array:
 
 def _limits_ms(table: ReadTable) -> Int64Array:
     """Return the time limits of jobs [ms], 0 where they are missing or a word."""
-    key, pattern = ("limit_min", _MINUTES) if "limit_min" in table else ("limit", _LIMIT)
-    limits_ms = np.zeros(len(table), dtype=np.int64)
-    if key not in table:
-        return limits_ms
-    found = pc.extract_regex(table.columns[key], pattern=pattern)
-    for field in found.type:
-        texts = pc.struct_field(found, field.name)
-        there = pc.and_kleene(pc.is_valid(texts), pc.not_equal(texts, ""))
-        numbers_of = pc.cast(pc.if_else(pc.fill_null(there, False), texts, "0"), pa.int64())
-        limits_ms += np.asarray(numbers_of) * _UNITS_MS[field.name]
-    return limits_ms
+    if "limit_min" in table:
+        return np.maximum(fields_ms(table.columns["limit_min"], _MINUTES), 0)
+    if "limit" in table:
+        return np.maximum(fields_ms(table.columns["limit"]), 0)
+    return np.zeros(len(table), dtype=np.int64)
 
 
 def _gpus(table: ReadTable) -> Float64Array:

@@ -141,3 +141,55 @@ def test_a_wrong_line_is_named_by_its_number(
 ) -> None:
     with pytest.raises(LogFormatError, match=f"sacct.txt{problem}"):
         read_text(tmp_path, *lines)
+
+
+PAUSED = {"Start": "2024-03-04T09:00:00", "End": "2024-03-04T13:00:00", "Elapsed": "02:00:00"}
+
+
+def test_elapsed_time_counts_where_its_seconds_are_missing(tmp_path: Path) -> None:
+    rows = [
+        {"JobID": "1", **PAUSED, "ElapsedRaw": ""},
+        {"JobID": "2", **PAUSED, "ElapsedRaw": "60"},
+    ]
+    autumn = {**AUTUMN, "ElapsedRaw": "", "Elapsed": "1-00:20:00"}
+    log = read(tmp_path, *rows, {"JobID": "3", **autumn})
+    assert log.jobs.duration_ms.tolist() == [7_200_000, 60_000, 87_600_000]
+    assert any("differ; taken is the logged one" in cause for cause in log.counts.noted)
+
+
+def aligned(*rows: dict[str, str]) -> list[str]:
+    """Return what sacct prints without -P, in columns of ten to twenty characters."""
+    widths = {name: 20 if name in ("Submit", "Start", "End") else 10 for name in BASE}
+    lines = [" ".join(f"{name:>{width}}" for name, width in widths.items())]
+    lines.append(" ".join("-" * width for width in widths.values()) + " ")
+    for row in rows:
+        cells = {name: (BASE | {"AllocTRES": ""} | row)[name] for name in BASE}
+        cut = {n: v if len(v) <= widths[n] else v[: widths[n] - 1] + "+" for n, v in cells.items()}
+        lines.append(" ".join(f"{cut[name]:>{width}}" for name, width in widths.items()) + " ")
+    return lines
+
+
+def test_columns_that_are_aligned_by_blanks_are_read_where_nothing_was_cut(tmp_path: Path) -> None:
+    rows = [{"JobID": "1", "State": "CANCELLED by 7"}, {"JobID": "1.batch"}, {"JobID": "2"}]
+    log = read_text(tmp_path, *aligned(*rows))
+    check_log(log, job_ids=("1", "2"), states=["cancelled", "completed"], n_nodes=[2, 2])
+    assert log.jobs.duration_ms.tolist() == [3_600_000] * 2
+    with pytest.raises(LogFormatError, match=r"txt:4: .*'AllocTRES' is 'billing=6\+'.*'sacct -P"):
+        read_text(tmp_path, *aligned({}, {"AllocTRES": BASE["AllocTRES"]}))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_log_that_a_spreadsheet_saved_again_is_read(tmp_path: Path, delimiter: str) -> None:
+    cells = (f'"{value}"' if "," in value else value for value in BASE.values())
+    log = read_text(tmp_path, delimiter.join(BASE), delimiter.join(cells))
+    check_log(log, n_gpus=[16], n_nodes=[2], log_format="slurm")
+    with pytest.raises(LogFormatError, match=r"txt:2: commas within fields.*'sacct -P"):
+        read_text(tmp_path, ",".join(BASE), ",".join(BASE.values()))
+
+
+def test_times_since_1970_are_read_as_such(tmp_path: Path) -> None:
+    times = {"Submit": "1709251200", "Start": "1709251260", "End": "1709254860"}
+    log = read(tmp_path, WAITING | {"Submit": "1709251200"}, times | {"JobID": "8"})
+    stamped = read(tmp_path, {"JobID": "8"})
+    assert log.jobs.start_ms.tolist() == stamped.jobs.start_ms.tolist() == [1_709_251_260_000]
+    assert not log.is_naive and stamped.is_naive
