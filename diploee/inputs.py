@@ -143,6 +143,7 @@ class InputReader:
                 step_s=step_ms / MS_PER_S,
                 columns=replay.columns or None,
                 utc_offset=replay.utc_offset,
+                time_unit=replay.time_unit,
             )
             return trace
 

@@ -33,7 +33,7 @@ from diploee.plain_data import checked
 from diploee.profiles import add_profile
 from diploee.scenario.serving import PowerLaw
 from diploee.scenario.yaml_lines import read_value
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, TimeUnit
 
 DataDirOption = Annotated[
     Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")
@@ -100,6 +100,10 @@ def serving_trace(
             help="A key of power_law, such as parameters_b=8; may be repeated.",
         ),
     ] = None,
+    time_unit: Annotated[
+        TimeUnit | None,
+        typer.Option(help="Unit of times that are numbers; found by their size if absent."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -109,7 +113,7 @@ def serving_trace(
     token that you give, and their power by the law of size (experimental).
     """
     law = _law(parameters or ())
-    read = read_request_trace(trace, requests=True)
+    read = read_request_trace(trace, time_unit=time_unit, requests=True)
     profile = served_profile(law, read.requests, n_nodes, workload)
     place = add_profile(profile, out, force)
     duration_s, mean_w = profile.duration_ms / 1000, profile.mean_power_w

@@ -26,13 +26,18 @@ from diploee.learn.requests.summary import (
     request_stream_yaml,
 )
 from diploee.model import Model, default, unset
-from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S
+from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
 
 
 class TraceReading(Model):
     """How a request trace is read and fitted."""
 
-    columns: dict[Meaning, str] | None = unset("csv: its column of a meaning; repeatable.")
+    columns: dict[Meaning, str] | None = unset(
+        "csv: its column of a meaning, none where the name is empty; repeatable."
+    )
+    time_unit: TimeUnit | None = unset(
+        "Unit of times that are numbers; found by their size, span and spacing if absent."
+    )
     services: tuple[str, ...] | None = unset(
         "Service to keep, repeatable; or name of all, where the trace has none."
     )
@@ -84,7 +89,9 @@ def fit_requests_command(
         read = read_request_trace(
             trace,
             trace_format,
-            **reading.model_dump(include={"step_s", "services", "columns", "utc_offset"}),
+            **reading.model_dump(
+                include={"step_s", "services", "columns", "utc_offset", "time_unit"}
+            ),
         )
     if not read.is_relative and zero_hour is not None:
         raise InputError(

@@ -221,15 +221,15 @@ def test_missing_and_negative_fields_are_counted_by_cause(
 def test_equal_rows_are_dropped_only_where_stamps_are_fine_enough_to_tell(
     trace_format: str, tmp_path: Path
 ) -> None:
-    requests = some_requests(10).take([0, 1, 1, 1, 2, 3, 3])
-    trace = read_request_trace(write(tmp_path / "trace", LINES[trace_format](requests)))
-    assert trace.counts.n_rows == 7
-    if trace_format == "azure-llm":
-        assert trace.counts.dropped == {"repeated rows": 3}
-        assert trace.n_requests.sum() == 4
-    else:
-        assert trace.n_requests.sum() == 7
-        assert [n for cause, n in trace.counts.repaired.items() if "equal" in cause] == [3]
+    made, tells = [0, 1, 1, 1, 2, 3, 3], trace_format != "burstgpt"
+    for requests, is_fine in ((some_requests(10), False), (some_requests(10, 1), tells)):
+        path = write(tmp_path / "trace", LINES[trace_format](requests.take(made)))
+        trace = read_request_trace(path)
+        assert trace.counts.n_rows == 7
+        assert trace.n_requests.sum() == (4 if is_fine else 7)
+        assert trace.counts.dropped == ({"repeated rows": 3} if is_fine else {})
+        kept = [n for cause, n in trace.counts.repaired.items() if "equal" in cause]
+        assert kept == ([] if is_fine else [3])
 
 
 @pytest.mark.parametrize("trace_format", sorted(IS_RELATIVE))

@@ -1,7 +1,9 @@
-"""Mooncake traces, a JSON object a line: ``timestamp`` [ms], ``input_length``, ``output_length``.
+"""Mooncake traces, a JSON object a line: ``timestamp``, ``input_length``, ``output_length``.
 
-``hash_ids`` and all other keys are not read. Stamps count from the trace's own origin and are
-rounded (the published ones to 3 s), so that equal rows may well be different requests.
+Stamps count from the trace's own origin, in ms (the published ones are rounded to 3 s). Others
+write such traces as well: those of Bailian, with a ``chat_id``, have seconds. Where neither
+``hash_ids`` nor ``chat_id`` is there, or the numbers speak against it, their span and spacing tell
+the unit, or the user. Stamps since 1970 and in the manner of ISO 8601 are taken as such.
 
 References
 ----------
@@ -14,28 +16,19 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from diploee.errors import shown
-from diploee.importers.request_traces.rows import (
-    TOKENS,
-    RequestRows,
-    Rules,
-    TraceOptions,
-    time_of,
-    us_of,
-    whole,
-)
+from diploee.importers.request_traces.rows import RequestRows, Rules, TraceOptions, rows_of
 from diploee.importers.request_traces.totals import row_format
-from diploee.tables import Float64Array
+from diploee.tables import arrow_texts
+from diploee.textio.tables import ReadTable
 from diploee.textio.text import Text
-from diploee.textio.values import Number
+from diploee.units import TimeUnit
 
-KEYS: dict[str, Number] = {
-    "timestamp": time_of("ms"),
-    "input_length": TOKENS,
-    "output_length": TOKENS,
-}
+KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
+UNIT_BESIDE: dict[str, TimeUnit] = {"chat_id": "s", "hash_ids": "ms"}
+"""Unit of the stamps by another key of the trace that documents it."""
 
 
 def recognises(text: Text) -> bool:
@@ -46,21 +39,21 @@ def recognises(text: Text) -> bool:
 def rows(
     first: Text,
     blocks: Iterator[Text],
-    options: TraceOptions,  # noqa: ARG001  # such a trace needs none
+    options: TraceOptions,
 ) -> tuple[Iterator[RequestRows], Rules]:
     """Return the rows of a trace and how to understand them."""
     line, record = next(_records(first))
-    for key in KEYS:
+    for key in KEYS.values():
         if key not in record:
-            problem = f"key '{key}' is missing, expected a request of a Mooncake trace with it"
-            first.fail(line, problem)
-    if "chat_id" in record:
-        first.fail(
-            line,
-            "found the key 'chat_id' of the Bailian traces, whose stamps are seconds, expected a "
-            "Mooncake trace; write it as CSV with a column time_s",
-        )
-    return map(_rows, (block for block in blocks if not block.data.isspace())), Rules(True)
+            first.fail(
+                line,
+                f"key '{key}' is missing, expected a request of a Mooncake trace with it; write "
+                "other traces as CSV with a column for each of the meanings",
+            )
+    documented = next((unit for key, unit in UNIT_BESIDE.items() if key in record), None)
+    tables = (_table(block) for block in blocks if not block.data.isspace())
+    found, counting = rows_of(tables, options, documented=documented)
+    return found, Rules(counting)
 
 
 def _without_cut(block: Text) -> tuple[Text, int]:
@@ -79,33 +72,17 @@ def _without_cut(block: Text) -> tuple[Text, int]:
 FORMAT = row_format("mooncake", "a Mooncake trace", recognises, rows)
 
 
-def _rows(block: Text) -> RequestRows:
+def _table(block: Text) -> ReadTable:
+    """Return the requests of a block as columns of text."""
     block, n_cut = _without_cut(block)
     records = list(_records(block))
-    lines = [line for line, _ in records]
-    found: dict[str, Float64Array] = {}
-    for key, kind in KEYS.items():
-        values = [record.get(key) for _, record in records]
-        found[key] = np.array([_number(value) for value in values], dtype=np.float64)
-        missing = np.array([value is None for value in values], dtype=bool)
-        for row in np.flatnonzero(~(kind.holds(found[key]) | missing))[:1].tolist():
-            problem = f"'{key}' is {shown(values[row])}, expected {kind}"
-            block.fail(lines[row], f"{problem}; correct or remove this line")
-    path = block.path
-    time_ms, inputs, outputs = found.values()
-    times_us = us_of(time_ms, "ms")
-    return RequestRows(
-        lambda row: f"{path}:{lines[row]}", times_us, whole(inputs), whole(outputs), n_cut=n_cut
-    )
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return float("nan")
-    try:
-        return float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return float("inf")
+    lines, path = [line for line, _ in records], block.path
+    columns = {}
+    for key, name in KEYS.items():
+        values = (record.get(name) for _, record in records)
+        texts = ["" if value is None else str(value) for value in values]
+        columns[key] = pa.chunked_array([arrow_texts(texts)])
+    return ReadTable(path, columns, KEYS, lambda row: f"{path}:{lines[row]}", n_cut)
 
 
 def _records(block: Text) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -2,7 +2,8 @@
 
 The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from the trace's
 own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO text, in the zone that
-the user names, else UTC, where it names none. The delimiter (comma, semicolon, tab or bar) is
+the user names, else UTC, where it names none, or numbers in `time_unit`, which their size, span and
+spacing mostly tell. The delimiter (comma, semicolon, tab or bar) is
 inferred from the header.
 """
 
@@ -15,20 +16,21 @@ from diploee.errors import InputError, did_you_mean, one_of
 from diploee.importers.request_traces.rows import (
     RequestRows,
     Rules,
-    TimeUnit,
     TraceOptions,
-    csv_rows,
+    csv_tables,
+    rows_of,
 )
 from diploee.importers.request_traces.totals import row_format
 from diploee.textio.tables import Layout, header_words, read_header
 from diploee.textio.text import Text
+from diploee.textio.time_units import Counting
 
-_TIMES: dict[str, tuple[TimeUnit, bool]] = {
-    "timestamp": ("stamp", False),
-    "unix_s": ("s", False),
-    "unix_ms": ("ms", False),
-    "time_s": ("s", True),
-    "time_ms": ("ms", True),
+_TIMES: dict[str, Counting | None] = {
+    "timestamp": None,
+    "unix_s": Counting("s", is_relative=False),
+    "unix_ms": Counting("ms", is_relative=False),
+    "time_s": Counting("s", is_relative=True),
+    "time_ms": Counting("ms", is_relative=True),
 }
 _OTHERS = {"input_tokens": "input", "output_tokens": "output", "service": "service"}
 Meaning = Literal[
@@ -56,14 +58,17 @@ def rows(
     """Return the rows of a trace and how to understand them.
 
     The columns are those that the options map, such as ``{"unix_s": "arrived", "output_tokens":
-    "out"}``; where there are none, those named by their meaning (`MEANINGS`).
+    "out"}``; where there are none, those named by their meaning (`MEANINGS`) but for meanings that
+    are mapped to an empty name.
     """
     layout = read_header(first, ",;\t|")
-    mapping = options.columns
-    if mapping is None:
-        mapping = {meaning: meaning for meaning in MEANINGS if layout.has(meaning)}
-    columns, unit, is_relative = _columns(first, layout, mapping)
-    return csv_rows(blocks, layout, columns, unit, options.zone), Rules(is_relative)
+    given = options.columns or {}
+    mapping = {meaning: name for meaning, name in given.items() if name}
+    if not mapping:
+        mapping = {name: name for name in MEANINGS if name not in given and layout.has(name)}
+    columns, counting = _columns(first, layout, mapping)
+    found, counting = rows_of(csv_tables(blocks, layout, columns), options, counting)
+    return found, Rules(counting)
 
 
 FORMAT = row_format("csv", "a CSV trace with named columns", recognises, rows)
@@ -71,7 +76,7 @@ FORMAT = row_format("csv", "a CSV trace with named columns", recognises, rows)
 
 def _columns(
     text: Text, layout: Layout, mapping: Mapping[str, str]
-) -> tuple[dict[str, str], TimeUnit, bool]:
+) -> tuple[dict[str, str], Counting | None]:
     for meaning in mapping:
         if meaning not in MEANINGS:
             raise InputError(
@@ -91,4 +96,4 @@ def _columns(
             f"{where}: two of {one_of(mapping)} are mapped to one column; give each its own"
         )
     columns = {_OTHERS.get(meaning, "time"): name for meaning, name in mapping.items()}
-    return columns, *_TIMES[times[0]]
+    return columns, _TIMES[times[0]]

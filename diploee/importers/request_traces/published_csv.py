@@ -1,11 +1,10 @@
 """CSV traces of fixed columns: Azure's LLM inference traces, and BurstGPT.
 
 - Azure LLM of 2023 and 2024: stamps of 2023 have seven decimals and no zone, those of 2024
-  ``+00:00`` and no decimals where they are zero. They are so fine that an equal row is the same
-  request again.
+  ``+00:00`` and no decimals where they are zero.
 - BurstGPT: ``Timestamp`` is in seconds from midnight of the first day; the releases with ``Session
   ID`` and ``Elapsed time`` are read too. Each model is a service. Rows without response tokens are
-  failed requests. Stamps are whole seconds, so that equal rows may well be different requests.
+  failed requests.
 
 References
 ----------
@@ -13,15 +12,12 @@ References
 .. [2] https://github.com/HPMLL/BurstGPT, arXiv:2401.17644
 """
 
-from diploee.importers.request_traces.rows import Rules
 from diploee.importers.request_traces.totals import csv_format
 
 AZURE_LLM = csv_format(
     "azure-llm",
     "an Azure LLM inference trace",
     {"time": "TIMESTAMP", "input": "ContextTokens", "output": "GeneratedTokens"},
-    "stamp",
-    Rules(is_relative=False, exact_stamps=True),
 )
 BURSTGPT = csv_format(
     "burstgpt",
@@ -31,5 +27,5 @@ BURSTGPT = csv_format(
         **{"input": "Request tokens", "output": "Response tokens"},
     },
     "s",
-    Rules(is_relative=True, zero_output_fails=True),
+    zero_output_fails=True,
 )

@@ -15,7 +15,7 @@ from diploee.importers.request_traces.totals import TraceFormat, TraceReader
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.progress import stage
 from diploee.textio.text import first_block
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, TimeUnit
 
 TRACE_FORMATS: Formats[TraceReader] = Formats(
     "trace", (AZURE_LLM, BURSTGPT, *(m.FORMAT for m in (mooncake, servegen, plain_csv)))
@@ -34,6 +34,7 @@ def read_request_trace(
     services: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     utc_offset: str | None = None,
+    time_unit: TimeUnit | None = None,
     requests: bool = False,
 ) -> RequestTrace:
     """Read a request trace and count its requests per step and service.
@@ -42,7 +43,7 @@ def read_request_trace(
     kept. It may be packed.
     Rows may stand in any order. What is left out or repaired is counted by cause: rows without a
     time, times that no trace can have, a few requests years from all others, negative times,
-    failed requests (BurstGPT), repeated rows where the stamps are fine enough to tell (Azure),
+    failed requests (BurstGPT), repeated rows where the stamps are fine enough to tell,
     missing and negative token counts (the request counts, its length does not), rows out of order.
     Repeats are seen one after the other only.
 
@@ -63,6 +64,9 @@ def read_request_trace(
     utc_offset : str, optional
         Zone of the trace's local time, ``+08:00`` or ``Europe/Berlin``: stamps that name no zone
         are in it. If absent, the offset of the first stamp, else UTC.
+    time_unit : str, optional
+        Unit of times that are numbers, such as ``"ms"``; found by their size, span and spacing if
+        absent, see `diploee.textio.time_units`.
     requests : bool
         Keep each request whose lengths are known, as `RequestTrace.requests`.
 
@@ -80,7 +84,7 @@ def read_request_trace(
     """
     path = Path(path)
     zone = None if utc_offset is None else zone_of(utc_offset, "utc_offset")
-    options = TraceOptions(_step_ms(step_s), services, columns, zone, requests)
+    options = TraceOptions(_step_ms(step_s), services, columns, zone, time_unit, requests)
     if services is not None and not services:
         raise InputError("services is empty; name at least one, or leave it out")
     if columns is not None and trace_format not in (None, plain_csv.FORMAT.name):

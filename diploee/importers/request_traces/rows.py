@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal, NoReturn
+from itertools import chain
+from typing import NoReturn
 
 import numpy as np
 
@@ -15,17 +16,15 @@ from diploee.tables import Float64Array, Int64Array
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import Layout, ReadTable, read_columns
 from diploee.textio.text import Text
-from diploee.textio.values import Number, labels, numbers
+from diploee.textio.time_units import Counting, counting_in
+from diploee.textio.values import CORRECT_LINE, Number, labels, numbers
+from diploee.units import US_PER_UNIT, TimeUnit
 
-TimeUnit = Literal["stamp", "s", "ms"]
-
-US_PER_UNIT = {"s": 1e6, "ms": 1e3}
 LARGEST_TIME_US = 10**18
 """Some 31,000 years."""
 
 LARGEST_TOKENS = 2**31 - 1
 TOKENS = Number(LARGEST_TOKENS, whole=True, of="tokens")
-_UNIT_WORDS = {"s": "seconds", "ms": "milliseconds"}
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,21 @@ class TraceOptions:
     services: Sequence[str] | None = None
     columns: Mapping[str, str] | None = None
     zone: Zone | None = None
+    time_unit: TimeUnit | None = None
     requests: bool = False  # whether each request is kept, too
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a format is to be understood."""
+    """How a trace is to be understood."""
 
-    is_relative: bool  # times count from the trace's own origin; then they can't be negative
+    counting: Counting | None  # how its times count; None where they are stamps
     zero_output_fails: bool = False  # a request without response tokens failed and is left out
-    # Stamps are so fine that two equal rows one after the other are one request, written twice
-    exact_stamps: bool = False
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether times count from the trace's own origin; then they can't be negative."""
+        return self.counting is not None and self.counting.is_relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,46 +79,68 @@ class RequestRows:
         raise LogFormatError(f"{self.where(row)}: {problem}")
 
 
-def csv_rows(
-    blocks: Iterable[Text],
-    layout: Layout,
-    columns: Mapping[str, str],
-    unit: TimeUnit,
-    zone: Zone | None = None,
-) -> Iterator[RequestRows]:
+def csv_tables(
+    blocks: Iterable[Text], layout: Layout, columns: Mapping[str, str]
+) -> Iterator[ReadTable]:
     """Read blocks of a CSV file."""
     for block in blocks:
-        if block.data.isspace():
-            continue
-        table = read_columns(block, layout, columns, may_be_cut=True)
-        rows = _times(table, unit, zone)
-        lengths = {
-            f"{side}_tokens": whole(numbers(table, side, TOKENS))
-            for side in ("input", "output")
-            if side in table
-        }
-        service, names = labels(table, "service")
-        if "service" in table:
-            rows = replace(rows, service=service.astype(np.int64), service_names=names)
-        yield replace(rows, **lengths, n_headers=table.n_headers, n_cut=table.n_cut)  # type: ignore[arg-type]
+        if not block.data.isspace():
+            yield read_columns(block, layout, columns, may_be_cut=True)
 
 
-def us_of(times: Float64Array, unit: str) -> Int64Array:
+def rows_of(
+    tables: Iterator[ReadTable],
+    options: TraceOptions,
+    counting: Counting | None = None,
+    documented: TimeUnit | None = None,
+) -> tuple[Iterator[RequestRows], Counting | None]:
+    """Return the rows of tables and how their times count, as given or by the first with rows."""
+    first: list[ReadTable] = []
+    for table in tables:
+        first.append(table)
+        if len(table):
+            break
+    if first:
+        counting = counting_in(
+            first[-1],
+            ["time"],
+            options.time_unit,
+            documented=documented,
+            stated=counting,
+            instead="map it as timestamp (--column timestamp=NAME)",
+        )
+    return (_rows(table, counting, options.zone) for table in chain(first, tables)), counting
+
+
+def _rows(table: ReadTable, counting: Counting | None, zone: Zone | None) -> RequestRows:
+    rows = _times(table, counting, zone)
+    lengths = {
+        f"{side}_tokens": whole(numbers(table, side, TOKENS))
+        for side in ("input", "output")
+        if side in table
+    }
+    service, names = labels(table, "service")
+    if "service" in table:
+        rows = replace(rows, service=service.astype(np.int64), service_names=names)
+    return replace(rows, **lengths, n_headers=table.n_headers, n_cut=table.n_cut)  # type: ignore[arg-type]
+
+
+def us_of(times: Float64Array, unit: TimeUnit) -> Int64Array:
     """Return times in a unit as whole microseconds, `MISSING` where they are NaN."""
     return whole(np.rint(times * US_PER_UNIT[unit]))
 
 
-def time_of(unit: str) -> Number:
+def time_of(unit: TimeUnit) -> Number:
     """Return what numbers a column of times in a unit may hold."""
-    return Number(LARGEST_TIME_US / US_PER_UNIT[unit], of=_UNIT_WORDS[unit])
+    return Number(LARGEST_TIME_US / US_PER_UNIT[unit], of=unit)
 
 
-def _times(table: ReadTable, unit: TimeUnit, zone: Zone | None) -> RequestRows:
+def _times(table: ReadTable, counting: Counting | None, zone: Zone | None) -> RequestRows:
     """Return rows with their times alone."""
-    if unit != "stamp":
-        time_us = us_of(numbers(table, "time", time_of(unit)), unit)
+    if counting is not None:
+        time_us = us_of(numbers(table, "time", time_of(counting.unit)), counting.unit)
         return RequestRows(table.where, time_us, None, None)
-    found = stamps(table, "time")
+    found = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
     time_us, local = found.us, found.there & ~found.is_aware
     if zone is not None and local.any():
         in_utc = zone.utc_ms(np.where(local, time_us // 1000, MISSING)) * 1000 + time_us % 1000

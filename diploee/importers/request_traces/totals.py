@@ -21,9 +21,9 @@ from diploee.importers.request_traces.counts import (
 from diploee.importers.request_traces.rows import (
     RequestRows,
     Rules,
-    TimeUnit,
     TraceOptions,
-    csv_rows,
+    csv_tables,
+    rows_of,
 )
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
@@ -37,12 +37,14 @@ from diploee.loads.services.request_trace import RequestTrace
 from diploee.tables import BoolArray, Int64Array
 from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, header_words, read_header
 from diploee.textio.text import Text, first_block
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.textio.time_units import spacing_of
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
 
 OUT_OF_ORDER = "earlier than the row before; put in order"
 MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
 """Longest span that is believed [ms]."""
 
+MOST_TOGETHER = 0.01
 _US_PER_MS = 1000
 
 
@@ -80,6 +82,18 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
     return otherwise
 
 
+def _is_fine(time_us: Int64Array) -> bool:
+    """Return whether requests hardly ever have one time, so that equal rows are one request.
+
+    ASSUMPTION [J]: times are written to a millisecond or finer, and fewer than one in a hundred of
+    them would fall together by chance.
+    """
+    if not time_us.size:
+        return False
+    spacing_us, span_us = spacing_of(time_us), float(time_us.max() - time_us.min())
+    return spacing_us <= _US_PER_MS and time_us.size * spacing_us < MOST_TOGETHER * span_us
+
+
 class _TraceTotals:
     """Sums over the blocks of a trace, in the order of the file.
 
@@ -98,6 +112,7 @@ class _TraceTotals:
         self._path = path
         self._format = trace_format
         self._rules = rules
+        self._is_fine = False
         self._step_ms = options.step_ms
         self._zone = options.zone
         self._requests: list[Int64Array] | None = [] if options.requests else None
@@ -122,6 +137,8 @@ class _TraceTotals:
         self._zone = self._zone or rows.zone
         if not len(rows):
             return
+        if self._last_row is None:
+            self._is_fine = _is_fine(rows.time_us[rows.time_us != MISSING])
         service = self._services.numbers(rows)
         repeated = self._repeats(rows, service)
         keep = np.ones(len(rows), dtype=bool)
@@ -129,7 +146,7 @@ class _TraceTotals:
             if wrong.any():
                 self._dropped[cause] += int(np.count_nonzero(wrong & keep))
                 keep &= ~wrong
-        if not self._rules.exact_stamps:
+        if not self._is_fine:
             cause = "equal to the row before; kept, as the stamps are too coarse to tell"
             self._repair(cause, repeated & keep)
         if rows.service is not None and "" in rows.service_names:
@@ -149,7 +166,8 @@ class _TraceTotals:
             self._n_kept,
             self._dropped,
             self._repaired,
-            {"time stamps without a zone, taken as UTC": self._n_naive},
+            {"time stamps without a zone, taken as UTC": self._n_naive}
+            | (self._rules.counting.noted(self._n_kept) if self._rules.counting else {}),
         )
         if not self._n_kept:
             raise LogFormatError(
@@ -221,7 +239,7 @@ class _TraceTotals:
             yield STRAY, (steps < first) | (steps > last)
         if rows.service is not None:
             yield "other services", service < 0
-        if self._rules.exact_stamps:
+        if self._is_fine:
             yield "repeated rows", repeated
         if self._rules.zero_output_fails and rows.output_tokens is not None:
             yield "failed requests (no response tokens)", rows.output_tokens == 0
@@ -299,9 +317,14 @@ def row_format(
 
 
 def csv_format(
-    name: str, title: str, columns: Mapping[str, str], unit: TimeUnit, rules: Rules
+    name: str,
+    title: str,
+    columns: Mapping[str, str],
+    documented: TimeUnit | None = None,
+    *,
+    zero_output_fails: bool = False,
 ) -> TraceFormat:
-    """Return a format of CSV files with columns of fixed names."""
+    """Return a format of CSV files with columns of fixed names, its times maybe in a unit."""
 
     def recognises(text: Text) -> bool:
         return {column.casefold() for column in columns.values()} <= header_words(text)
@@ -311,6 +334,9 @@ def csv_format(
     ) -> tuple[Iterator[RequestRows], Rules]:
         layout = read_header(first)
         layout.require(first.path, columns.values(), title)
-        return csv_rows(blocks, layout, columns, unit, options.zone), rules
+        found, counting = rows_of(
+            csv_tables(blocks, layout, columns), options, documented=documented
+        )
+        return found, Rules(counting, zero_output_fails)
 
     return row_format(name, title, recognises, rows)

@@ -222,13 +222,12 @@ def test_servegen_rows_that_overlap_are_named(tmp_path: Path) -> None:
         read_request_trace(path)
 
 
-def test_a_bailian_trace_is_not_taken_for_mooncake(tmp_path: Path) -> None:
+def test_a_bailian_trace_has_seconds(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.jsonl",
-        '{"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6}',
+        '{"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6, "hash_ids": []}',
     )
-    with pytest.raises(LogFormatError, match=f"^{path}:1: .*whose stamps are seconds"):
-        read_request_trace(path)
+    assert read_request_trace(path, step_s=1).origin_ms == 61_000
 
 
 def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(tmp_path: Path) -> None:

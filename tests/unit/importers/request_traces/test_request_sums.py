@@ -95,8 +95,8 @@ def test_a_request_that_was_cut_short_is_left_out_and_counted(tmp_path: Path) ->
     for lines in (whole, rows):
         path = tmp_path / "trace"
         path.write_text("\n".join(lines)[: -25 if lines is whole else -2])
-        trace = read_request_trace(path)
+        trace = read_request_trace(path, time_unit="ms")
         assert trace.counts.dropped == {"truncated last line": 1}
         assert trace.n_requests.sum() == 8
         path.write_text("\n".join(lines))
-        assert read_request_trace(path).n_requests.sum() == 9
+        assert read_request_trace(path, time_unit="ms").n_requests.sum() == 9
