@@ -47,7 +47,7 @@ HASHES = {"hash_ids": [1, 2]}
 
 
 @pytest.mark.parametrize("also", [{}, HASHES])
-def test_whole_seconds_in_the_layout_of_milliseconds_are_told_by_their_spacing(
+def test_whole_seconds_in_the_layout_of_milliseconds_show_in_their_spacing(
     tmp_path: Path, also: Any
 ) -> None:
     trace = requests(tmp_path, np.arange(0.0, 120.0), also)
@@ -55,7 +55,7 @@ def test_whole_seconds_in_the_layout_of_milliseconds_are_told_by_their_spacing(
     assert list(trace.counts.noted.values()) == [120]
 
 
-def test_rounded_milliseconds_are_told_by_their_spacing_and_the_documented_unit_holds(
+def test_rounded_milliseconds_show_in_their_spacing_and_the_documented_unit_holds(
     tmp_path: Path,
 ) -> None:
     rng = np.random.default_rng(1)
