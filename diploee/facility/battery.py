@@ -1,15 +1,17 @@
 """A battery that holds the supply steady.
 
-Each interval of length dt asks for a supply: the load within a ramp limit r of the supply before,
-``clip(load, supply - r dt, supply + r dt)``, or the load through a first-order lag of time constant
-tau. The battery gives the difference b = load - supply as far as its power and its store reach;
-what it can't cover passes through, and is counted. With e the energy stored::
+Each interval of length dt asks for a supply: a wish through a first-order lag of time constant tau,
+and that within a ramp limit r of the supply before, ``clip(lagged, supply - r dt, supply + r dt)``.
+Held ramps alone follow the load's median, such as the upper level of a job's iterations, and the
+store stands full; with a lag of several iterations they follow its mean. The battery gives the
+difference b = load - supply as far as its power and its store reach; what it can't cover passes
+through, and is counted. With e the energy stored::
 
     e' = e - b dt / eta_d   (b > 0, discharging)        e' = e - b dt eta_c   (b < 0, charging)
 
-A part ``feedback (e_ref - e)`` of the supply brings the store back to its reference. All of it is
-O(1) an interval and its state is handed on, so that results do not depend on blocks. ASSUMPTION
-[J]: reactive power passes it unchanged.
+The wish is the load, what the battery lost in the interval before, and ``feedback (e_ref - e)``,
+which brings the store back to its reference. All of it is O(1) an interval and its state is handed
+on, so that results do not depend on blocks. ASSUMPTION [J]: reactive power passes it unchanged.
 
 References
 ----------
@@ -31,7 +33,7 @@ from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_m
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
-from diploee.measures.distribution import Energy, HoursAbove, Most
+from diploee.measures.distribution import Energy, HoursAbove, Mean, Most
 from diploee.measures.ramps import TurningPoints
 from diploee.metric import Metric
 from diploee.model import SCALES, Model, default, optional, uncertain, unset
@@ -81,6 +83,15 @@ class Hold(NamedTuple):
     lag_s: float = 0.0  # time constant of the lag [s]; 0 for none
 
 
+class Before(NamedTuple):
+    """State behind an interval."""
+
+    supply_w: float  # what was drawn [W]
+    stored_j: float  # energy in it [J]
+    level_w: float = np.nan  # of the lag [W]; the supply if NaN
+    loss_w: float = 0.0  # what it lost [W]
+
+
 @dataclass(frozen=True, eq=False)
 class Held:
     """Supply, battery and store under a load, each of shape (n,)."""
@@ -89,20 +100,20 @@ class Held:
     battery_w: Float64Array  # what the battery gives, negative where it takes [W]
     stored_j: Float64Array  # energy in it at the end of each interval [J]
     uncovered_w: Float64Array  # by how much it misses the supply that was asked for [W]
-    # Supply of the last interval, or the lag's level [W], and energy stored [J]
-    state: tuple[float, float]
+    state: Before
 
 
-def hold(
-    load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: tuple[float, float]
-) -> Held:
+def hold(load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: Before) -> Held:
     """Hold the supply of a load by a store."""
     rows = np.empty((4, load_w.size))
     if np.isnan(store.gives_w):
         store = store._replace(gives_w=store.power_w)
+    before = Before(*map(float, state))
+    if np.isnan(before.level_w):
+        before = before._replace(level_w=before.supply_w)
     numbers = Store(*map(float, store)), Hold(*map(float, asked))
-    last = _hold(load_w, dt_s, *numbers, *state, rows)
-    return Held(rows[0], rows[1], rows[2], rows[3], last)
+    last = _hold(load_w, dt_s, *numbers, before, rows)
+    return Held(rows[0], rows[1], rows[2], rows[3], Before(*last))
 
 
 @njit(inline="always")
@@ -123,30 +134,32 @@ def _hold(
     dt_s: float,
     store: Store,
     asked: Hold,
-    supply_w: float,
-    stored_j: float,
+    before: Before,
     rows: Float64Array,
-) -> tuple[float, float]:
-    lag_s = asked.lag_s
-    # A lag of interval means: the level y after an interval, and the mean over it.
-    kept = np.exp(-dt_s / lag_s) if lag_s > 0 else 0.0
-    level_w = supply_w
+) -> tuple[float, float, float, float]:
+    supply_w, stored_j, level_w, loss_w = before
+    # A lag of interval means: what is left of a step after an interval, and of it on average.
+    kept = mean = 0.0
+    if asked.lag_s > 0:
+        kept = np.exp(-dt_s / asked.lag_s)
+        mean = (1 - kept) * asked.lag_s / dt_s
     for k in range(load_w.size):
-        wish_w = load_w[k] + store.feedback_per_s * (store.reference_j - stored_j)
-        if lag_s > 0:
-            asked_w = wish_w + (level_w - wish_w) * (1 - kept) * lag_s / dt_s
-            level_w = wish_w + (level_w - wish_w) * kept
-        else:
-            lowest_w = supply_w - asked.down_w_per_s * dt_s
-            asked_w = min(max(wish_w, lowest_w), supply_w + asked.up_w_per_s * dt_s)
+        wish_w = load_w[k] + loss_w + store.feedback_per_s * (store.reference_j - stored_j)
+        lagged_w = wish_w + (level_w - wish_w) * mean
+        level_w = wish_w + (level_w - wish_w) * kept
+        lowest_w = supply_w - asked.down_w_per_s * dt_s
+        asked_w = min(max(lagged_w, lowest_w), supply_w + asked.up_w_per_s * dt_s)
         gives_w = load_w[k] - asked_w
         gives_w, stored_j = _given(gives_w, dt_s, store, stored_j)
+        loss_w = (
+            gives_w * (1 / store.discharge - 1) if gives_w > 0 else gives_w * (store.charge - 1)
+        )
         supply_w = load_w[k] - gives_w
         rows[0, k] = supply_w
         rows[1, k] = gives_w
         rows[2, k] = stored_j
         rows[3, k] = abs(supply_w - asked_w)
-    return (level_w if lag_s > 0 else supply_w), stored_j
+    return supply_w, stored_j, level_w, loss_w
 
 
 class DispatchState(NamedTuple):
@@ -279,9 +292,8 @@ MODES = {
 Rate = Annotated[float, Field(gt=0)]
 
 
-State = tuple[float, float] | None
-"""Supply of the interval before [W], or the lag's level, and energy stored [J]; None to begin: with
-the load as it is, at the reference."""
+State = Before | None
+"""None to begin: with the load as it is, at the reference."""
 
 
 class RampRates(Model):
@@ -372,6 +384,7 @@ class BatterySpec(StageSpec):
         Metric("battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"),
         Metric("battery.least_state_of_charge", "1", "least state of charge", "{:.3f}"),
         Metric("battery.most_state_of_charge", "1", "highest state of charge", "{:.3f}"),
+        Metric("battery.mean_state_of_charge", "1", "mean state of charge", "{:.3f}"),
     )  # fmt: skip
     boundary = "behind a battery"
     comes_again: ClassVar[bool] = True
@@ -390,7 +403,8 @@ class BatterySpec(StageSpec):
     )
     ramp_limit: RampRates | None = unset("Ramps of the supply that it holds; or smoothing_s.")
     smoothing_s: Annotated[float, Field(gt=0)] | None = unset(
-        "Time constant of the lag that the supply follows the load with."
+        "Time constant of the lag that the supply follows the load with; a minute beside "
+        "ramp_limit makes it follow the mean over a job's iterations."
     )
     peak_shaving: PeakShaving | None = optional(
         "A power that the supply is kept below; it is filled again below that."
@@ -435,7 +449,11 @@ class BatterySpec(StageSpec):
     def _one_mode(cls, value: Any) -> Any:
         # Before the other keys are looked at: an entry of the kind alone is shown the modes.
         modes = [key for key in MODES if isinstance(value, dict) and value.get(key) is not None]
-        if isinstance(value, dict) and len(modes) != 1:
+        if (
+            isinstance(value, dict)
+            and len(modes) != 1
+            and {*modes} != {"ramp_limit", "smoothing_s"}
+        ):
             examples = " or ".join(f"{key}: {example}" for key, example in MODES.items())
             raise ValueError(
                 f"a battery has one mode, found {' and '.join(modes) or 'none'}; give one, as in "
@@ -484,20 +502,19 @@ class BatterySpec(StageSpec):
 
     def hold(self) -> Hold:
         """Return what it holds."""
-        if self.ramp_limit is not None:
-            return self.ramp_limit.hold()
-        return Hold(lag_s=self.smoothing_s or 0.0)
+        ramps = Hold() if self.ramp_limit is None else self.ramp_limit.hold()
+        return ramps._replace(lag_s=self.smoothing_s or 0.0)
 
     def needed_step_ms(self) -> int | None:
         """Return a tenth of the lag, a ramp's minute or the billed interval [ms]."""
         if self.demand_charge is not None:
             return tenth_ms(self.demand_charge.interval_min * S_PER_MIN)
-        return tenth_ms(self.smoothing_s or (S_PER_MIN if self.ramp_limit else 0.0))
+        return tenth_ms(self.smoothing_s or 0.0, S_PER_MIN if self.ramp_limit else 0.0)
 
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the facility's power, and tell what the battery does."""
         load_w, store = block.columns[POWER], self.store()
-        before = (float(load_w[0]), store.reference_j) if state is None else state
+        before = Before(float(load_w[0]), store.reference_j) if state is None else state
         held = hold(load_w, block.dt_ms / MS_PER_S, store, self.hold(), before)
         return self.values(
             held.supply_w, held.battery_w, held.stored_j, held.uncovered_w
@@ -595,6 +612,7 @@ class _BatteryMeter(ColumnMeter):
                 Most(-np.inf, per=-1), lambda columns: -columns[charge]
             ),
             "battery.most_state_of_charge": (Most(-np.inf), charge),
+            "battery.mean_state_of_charge": (Mean(), charge),
         })  # fmt: skip
         self._capacity_mwh, self._taken = spec.energy_mwh, Energy()
         self._cycles = ChargeCycles()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from diploee.facility.base import Block, Values
-from diploee.measures.distribution import CountAbove, Energy, HoursAbove, Most
+from diploee.measures.distribution import CountAbove, Energy, HoursAbove, Mean, Most
 from diploee.metric import Metric
 from diploee.tables import Float64Array
 
@@ -13,7 +13,7 @@ ABOVE_RATING = 1 + 1e-9
 """A load above it, in parts of the rating, is more than rounding."""
 
 
-Total = CountAbove | Energy | HoursAbove | Most
+Total = CountAbove | Energy | HoursAbove | Mean | Most
 """A measure of a column."""
 
 Of = str | Callable[[Values], Float64Array]

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from diploee.columns import Column
 from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
-from diploee.facility.battery import ROUNDING_W, RampRates, State, Store, hold
+from diploee.facility.battery import ROUNDING_W, Before, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
@@ -91,7 +91,7 @@ class RampLimitSpec(StageSpec, RampRates):
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the ramps of the facility's power as far as can be."""
         load_w = block.columns[POWER]
-        before = (float(load_w[0]), 0.0) if state is None else state
+        before = Before(float(load_w[0]), 0.0) if state is None else state
         held = hold(load_w, block.dt_ms / MS_PER_S, self.store(), self.hold(), before)
         columns = {
             "ballast_power_w": np.maximum(-held.battery_w, 0.0),

@@ -214,6 +214,24 @@ class Energy:
         return self._energy_j / J_PER_MWH
 
 
+class Mean:
+    """The mean of values over time."""
+
+    def __init__(self) -> None:
+        self._sum, self._ms = 0.0, 0
+
+    def add(self, values: Float64Array, dt_ms: int) -> None:
+        """Add values of intervals of a length."""
+        self._sum, self._ms = (
+            self._sum + float(values.sum()) * dt_ms,
+            self._ms + len(values) * dt_ms,
+        )
+
+    def result(self) -> float:
+        """Return the mean; NaN of nothing."""
+        return self._sum / self._ms if self._ms else np.nan
+
+
 class Most:
     """The largest of values and of a first one, in another unit."""
 
