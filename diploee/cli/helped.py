@@ -31,7 +31,7 @@ EXAMPLES = {
     "export": "diploee export opendss runs/site --step '15 min' --bus b12 --kv 34.5",
     "series": "diploee series runs/site --of rack:17 --from 2018-01-02 --to 2018-01-03",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
-    "battery": "diploee battery ieso_3_0 runs/site",
+    "battery": "diploee battery runs/site --limits ieso_3_0",
     "ride-through": "diploee ride-through runs/site --event nerc_2024_07_10",
     "sweep": "diploee sweep colocation_utilization --out sweeps/utilization --workers 2",
     "ensemble": "diploee ensemble colocation_10mw --seeds 4 --out sweeps/spread",

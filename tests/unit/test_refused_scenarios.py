@@ -112,7 +112,7 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
             (units(preset="mv_lv", u_k=0.001), "u_k must be p_k"),
             (BATTERY | {"charge_efficiency": -0.9}, "must be a number above 0, found -0.9"),
             (BATTERY | {"discharge_efficiency": 1.1}, "must be a number at most 1, found 1.1"),
-            (BATTERY | {"smoothing_s": 10.0}, "found ramp_limit and smoothing_s"),
+            (BATTERY | {"peak_shaving": {"target_mw": 8}}, "found ramp_limit and peak_shaving"),
             (BATTERY | {"ramp_limit": {}}, "give up_mw_per_min, down_mw_per_min or both"),
             (BATTERY | {"least_state_of_charge": 0.6}, "must rise, found 0.6, 0.5, 0.9"),
             (LIMIT, "give up_mw_per_min, down_mw_per_min or both"),

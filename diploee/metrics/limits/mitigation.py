@@ -1,12 +1,13 @@
 """How large a battery keeps a run within limits, what that costs, and what it leaves undone.
 
-The battery holds ramps, as its stage does; a ramp that is held at every instant keeps limits on
-ramps over any interval, on swings within a window and on changes. Where a limit speaks of
-frequencies, a lag is tried as well, and what takes less of power and an hour's energy is taken. Of
-each control the loosest one is searched with which the load keeps its limits; then the power that
-holds all of it is lowered until 2 % less does not keep them, and the energy likewise: at every step
-the load behind the stage is checked against all limits on ramps, swings, changes, bands and lines,
-the filtered ones too. Limits on power, demand and reactive power are not
+Controls are tried on a ladder that the load alone sets: lags of the supply up to a minute, then
+ramps held behind that lag, each rung a little slower. The lag makes the supply follow the load's
+mean over a job's iterations, and ramps are held alike up and down, so that the store stays about
+its reference. Rungs that a slower one undercuts, in power and an hour's energy, are left out. Of
+the others the loosest one is taken with which the load keeps all limits on ramps, swings, changes,
+bands and lines, the filtered ones too, and the battery has the power and the energy that this rung
+and all looser ones ask for. A limit that is tightened, or added, never takes a looser rung, so that
+neither power nor energy is ever smaller for it. Limits on power, demand and reactive power are not
 sized for; the report on the held load says whether they are kept with it.
 
 What is found is an entry of `facility.stages`, as it was checked.
@@ -14,18 +15,19 @@ What is found is an entry of `facility.stages`, as it was checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
+from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from diploee.errors import Brief, InputError
-from diploee.facility.base import POWER, Block, Values
-from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Held, Hold, RampRates, Store, hold
-from diploee.metrics.limits.check import POINTS, NotAssessable, Shown
+from diploee.facility.base import POWER, STEPS_OF_TIME, Block
+from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Before, Held, RampRates, hold
+from diploee.metrics.limits.check import POINTS
 from diploee.metrics.limits.file import LIMITS, Limits
 from diploee.metrics.limits.report import (
     POWER_COLUMN,
@@ -33,7 +35,6 @@ from diploee.metrics.limits.report import (
     Supply,
     as_stored,
     check_limits,
-    seen_by,
 )
 from diploee.metrics.limits.watch import needed_step_ms, steps_ms
 from diploee.progress import stage
@@ -58,17 +59,20 @@ MOST_VALUES = 10_000_000
 COARSEST_MS = MS_PER_MIN // 10
 """Interval of a run at most: that at which the stage that is found holds a ramp in MW/min."""
 
-MARGIN = 1e-6
-"""Ramps are held so much below their limit, so that rounding never passes it."""
+MEAN_S = float(S_PER_MIN)
+"""Longest lag [s]. ASSUMPTION [J]: a minute is several iterations of most jobs."""
 
-ACCURACY = 0.01
-"""The ramp or lag is known so well, relatively."""
+WITHIN_MS = {"10 s": 10_000, "1 min": MS_PER_MIN, "10 min": 10 * MS_PER_MIN, "1 h": MS_PER_H}
+"""Times within which changes without and with the battery are compared."""
 
-LESS = (0.9, 0.98)
-"""Power and energy are lowered by each of these in turn until the limits are not kept."""
+WORSE = 1 + 1e-4
+"""A figure above that without the battery, in parts of it, is worse."""
 
-STRICTEST = 4**10
-"""Ramps slower than the limit by these factors, and lags of these intervals, are tried."""
+RUNGS = 16
+"""Rungs of the ladder by which a lag is doubled, or a ramp halved: each is 4 % slower."""
+
+OCTAVES = 10
+"""Ramps are tried down to the fastest one over 2 to this power."""
 
 DIGITS = 4
 """Significant digits of the stage's entry."""
@@ -89,8 +93,10 @@ class Mitigation(Brief):
     stage: BatterySpec | None
     # What the stage measures of itself over the run, such as `battery.discharged_mwh`
     metrics: Mapping[str, float | None]
-    before: LimitReport  # the run checked against the limits
-    after: LimitReport  # the same with the battery
+    before: tuple[LimitReport, ...]  # the run checked against each file of limits
+    after: tuple[LimitReport, ...]  # the same with the battery
+    # Of the load without and with the battery, by name: value, unit
+    beside: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
     is_resized: bool = False  # the run's site has its size by `facility.size`
     finer_s: float = 0.0  # step that shows all limits that a battery is sized for [s]; 0 if it is
 
@@ -104,6 +110,11 @@ class Mitigation(Brief):
         """Energy between its least and most state of charge [MWh]."""
         return 0.0 if self.stage is None else _usable_mwh(self.stage)
 
+    @property
+    def full_cycles(self) -> float:
+        """Equivalent full cycles of the nominal energy over the run."""
+        return self._measured("equivalent_full_cycles")
+
     def entry(self) -> dict[str, Any] | None:
         """Return the stage as an entry of `facility.stages`."""
         if self.stage is None:
@@ -112,12 +123,12 @@ class Mitigation(Brief):
 
     def lines(self) -> list[str]:
         """Return the report, line by line."""
-        seen_on = f"on means over {self.before.resolution_s:g} s"
+        seen_on = f"on means over {self.before[0].resolution_s:g} s"
+        without = [f"without it: {line}" for line in _briefs(self.before)]
         if self.stage is None:
             return [
                 f"battery: none, {seen_on} no limit that it is sized for is broken",
-                f"without it: {self.before.brief()[0]}",
-                *self.before.brief()[1:],
+                *without,
                 *self._left_over(),
             ]
         stage, measured = self.stage, self._measured
@@ -125,13 +136,13 @@ class Mitigation(Brief):
         lines = [
             f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} MWh usable "
             f"(between {window} of {stage.energy_mwh:.4g} MWh nominal), {self._control(stage)}",
-            f"without it: {self.before.brief()[0]}",
-            *self.before.brief()[1:],
-            f"with it: {self.after.brief()[0]}",
-            *self.after.brief()[1:],
+            *without,
+            *(f"with it: {line}" for line in _briefs(self.after)),
             *self._left_over(),
-            f"{measured('equivalent_full_cycles'):,.4g} equivalent full cycles of the nominal "
-            f"energy, gives {measured('discharged_mwh'):,.4g} MWh, loses "
+            f"worse with it: {'; '.join(self.worse()) or 'nothing that was looked at'}",
+            f"{self.full_cycles:,.4g} equivalent full cycles of the nominal "
+            f"energy, mean charge {measured('mean_state_of_charge'):.0%}, gives "
+            f"{measured('discharged_mwh'):,.4g} MWh, loses "
             f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: {stage.charge_efficiency:.0%} in, "
             f"{stage.discharge_efficiency:.0%} out, {stage.feedback_per_h:g} of the lacking energy "
             "asked for per hour)",
@@ -154,32 +165,42 @@ class Mitigation(Brief):
             )
         return [*lines, *yaml.safe_dump([self.entry()], sort_keys=False).splitlines()]
 
+    def worse(self) -> list[str]:
+        """Return what is larger with the battery, by how much, and which limits it breaks."""
+        larger = [
+            f"{name} {before:,.4g} to {after:,.4g} {unit}"
+            for name, (before, after, unit) in self.beside.items()
+            if after > before * WORSE
+        ]
+        for before, after in zip(self.before, self.after, strict=True):
+            met = {result.key for result in before.results} - {of.key for of in before.not_met}
+            larger += [of.by_how_much() for of in after.not_met if of.key in met]
+        return larger
+
     def _control(self, stage: BatterySpec) -> str:
+        lag = f"smooths with a lag of {stage.smoothing_s:.4g} s"
         if stage.ramp_limit is None:
-            return f"which smooths with a lag of {stage.smoothing_s:.4g} s"
-        up, down = (
-            "none" if rate is None else f"{rate:.4g} MW/min"
-            for rate in (stage.ramp_limit.up_mw_per_min, stage.ramp_limit.down_mw_per_min)
-        )
-        return f"which holds ramps: up {up}, down {down}"
+            return f"which {lag}"
+        return f"which {lag} and holds ramps of {stage.ramp_limit.up_mw_per_min:.4g} MW/min"
 
     def _measured(self, name: str) -> float:
         return self.metrics.get(f"battery.{name}") or 0.0
 
     def _left_over(self) -> Iterator[str]:
         """Yield limits that no battery is sized for, here or ever."""
-        keys = dict.fromkeys(result.key for result in self.after.not_met)
+        keys = dict.fromkeys(result.key for report in self.after for result in report.not_met)
         if left := [key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for]:
             yield f"not met still, as no battery is sized for it: {', '.join(left)}"
         unseen = dict.fromkeys(
             key
-            for key, *_ in self.before.unchecked
+            for report in self.before
+            for key, *_ in report.unchecked
             if LIMITS.by_name[key.split(".")[0]].is_sized_for
         )
         if unseen and self.finer_s:
             yield (
                 f"not sized for: {', '.join(unseen)}, which means over "
-                f"{self.before.resolution_s:g} s do not show; size on a run with --set "
+                f"{self.before[0].resolution_s:g} s do not show; size on a run with --set "
                 f"resolution='{self.finer_s:g} s'"
             )
 
@@ -192,24 +213,32 @@ class Mitigation(Brief):
             "stage": self.entry(),
             "stage_is_of_resized_site": self.is_resized,
             "metrics": dict(self.metrics),
-            "before": self.before.as_dict(),
-            "after": self.after.as_dict(),
+            "before": [report.as_dict() for report in self.before],
+            "after": [report.as_dict() for report in self.after],
+            "worse": self.worse(),
         }
 
 
+def _briefs(reports: Sequence[LimitReport]) -> Iterator[str]:
+    for report in reports:
+        yield "\n".join(report.brief())
+
+
 @stage("battery")
-def mitigate(run: Run, limits: Limits) -> Mitigation:
+def mitigate(run: Run, *limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits.
 
     Parameters
     ----------
     run : Run
         Run whose power at the meter is to be kept within limits.
-    limits : Limits
+    *limits : Limits
         Limits; those on ramps, swings, bands and lines size the battery.
     """
     step_ms = run.scenario.resolution_ms
-    most_ms, shows_all_ms = sizing_steps_ms(limits, run.scenario)
+    most_ms, shows_all_ms = (
+        min(of) for of in zip(*(sizing_steps_ms(one, run.scenario) for one in limits), strict=True)
+    )
     _check_step(run, most_ms, shows_all_ms)
     finer_s = shows_all_ms / MS_PER_S if shows_all_ms < step_ms else 0.0
     n = run.scenario.n_intervals
@@ -224,20 +253,43 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
             f"{run.folder}: the site has a battery already, and a run takes one; size it on a run "
             "without that stage"
         )
-    before = check_limits(run, limits)
-    power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
-    sizing = _Sizing(
-        run, limits, power_w.astype(np.float64), step_ms / MS_PER_S, shows_all_ms / MS_PER_S
-    )
-    is_resized = "size" in run.manifest
+    before = tuple(check_limits(run, one) for one in limits)
+    sizing = _Sizing(run, limits, power_of(run), step_ms / MS_PER_S, shows_all_ms / MS_PER_S)
     stage = sizing.smallest_stage()
     if stage is None:
         return Mitigation(None, {}, before, before, finer_s=finer_s)
-    _check_step(run, stage.needed_step_ms())
-    values, meter = sizing.behind(stage), stage.meter()
+    block, meter = Block(0, step_ms, {POWER: sizing.power_w}), stage.meter()
+    values = stage.apply(block, stage.start())[0]
     meter.add(Block(0, step_ms, values))
-    after = sizing.judged(values[POWER], limits)
-    return Mitigation(stage, meter.values(), before, after, is_resized, finer_s)
+    after = tuple(sizing.judged(values[POWER], one) for one in limits)
+    beside = {
+        name: (was, is_now, unit)
+        for (name, was, unit), (_, is_now, _) in zip(
+            *(figures_of(power_w, step_ms) for power_w in (sizing.power_w, values[POWER])),
+            strict=True,
+        )
+    }
+    is_resized = "size" in run.manifest
+    return Mitigation(stage, meter.values(), before, after, beside, is_resized, finer_s)
+
+
+def power_of(run: Run) -> Float64Array:
+    """Return the power of a run at the meter [W]."""
+    power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
+    return power_w.astype(np.float64)
+
+
+def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float, str]]:
+    """Yield what a battery may make worse of a load: name, value and unit."""
+    step_s = step_ms / MS_PER_S
+    power_mw = power_w / W_PER_MW
+    yield f"highest mean of {step_s:g} s", float(power_mw.max()), "MW"
+    for name, within_ms in WITHIN_MS.items():
+        if step_ms <= within_ms < power_mw.size * step_ms:
+            n = within_ms // step_ms + 1
+            ranges = maximum_filter1d(power_mw, n) - minimum_filter1d(power_mw, n)
+            yield f"largest change within {name}", float(ranges.max()), "MW"
+    yield "energy", float(power_mw.mean()) * power_mw.size * step_ms / MS_PER_H, "MWh"
 
 
 def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
@@ -282,16 +334,20 @@ class _Sizing:
     """Finds what keeps a load within the limits that a battery is sized for."""
 
     def __init__(
-        self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float, needed_s: float
+        self,
+        run: Run,
+        limits: Sequence[Limits],
+        power_w: Float64Array,
+        dt_s: float,
+        needed_s: float,
     ) -> None:
-        sized_for = _sized_for(limits)
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
-        if sized_for:
-            self.limits = Limits(**sized_for)
-            without = check_limits(run, self.limits)
-        if not sized_for or not without.results:
+        self.limits = [Limits(**sized_for) for one in limits if (sized_for := _sized_for(one))]
+        without = [check_limits(run, one) for one in self.limits]
+        if not any(report.results for report in without):
+            names = ", ".join(one.name for one in limits if one.name)
             raise InputError(
-                f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
+                f"{names or 'these limits'}: no limit on ramps, swings, changes, bands or "
                 f"lines that means over {dt_s:g} s show; "
                 + (
                     f"run the site with --set resolution='{needed_s:g} s' and size it on that"
@@ -299,143 +355,84 @@ class _Sizing:
                     else "there is nothing to size a battery for"
                 )
             )
-        self._is_kept = not without.not_met
+        self._is_kept = not any(report.not_met for report in without)
 
-    def behind(self, stage: BatterySpec) -> Values:
-        """Return the columns of the stage, as a run applies it."""
-        block = Block(0, round(self.dt_s * MS_PER_S), {POWER: self.power_w})
-        return stage.apply(block, stage.start())[0]
-
-    def held(self, asked: Hold, store: Store) -> Held:
-        """Return the load held by a battery that begins at its reference."""
-        start = float(self.power_w[0]), store.reference_j
-        return hold(self.power_w, self.dt_s, store, asked, start)
+    def held(self, control: BatterySpec) -> Held:
+        """Return the load held by a battery without end."""
+        start = Before(float(self.power_w[0]), _ENDLESS.reference_j)
+        return hold(self.power_w, self.dt_s, _ENDLESS, control.hold(), start)
 
     def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
         """Check the run with a supply [W] in place of its load."""
         return check_limits(self._run, limits, _supply(self._run, supply_w))
 
-    def _keeps(self, supply_w: Float64Array) -> bool:
-        return not self.judged(supply_w, self.limits).not_met
+    def _keeps(self, control: BatterySpec) -> bool:
+        supply_w = self.held(control).supply_w
+        return not any(self.judged(supply_w, one).not_met for one in self.limits)
 
-    def controls(self) -> list[BatterySpec]:
-        """Return the loosest ramps, and the shortest lag, with which the load keeps its limits."""
-        strict = _ramps_asked_for(self.limits, seen_by(self._run))
-        if not np.isfinite(min(strict.up_w_per_s, strict.down_w_per_s)):
-            fastest = float(np.abs(np.diff(self.power_w)).max()) / self.dt_s
-            strict = Hold(fastest, fastest)
-        families: list[Callable[[float], Hold]] = [
-            lambda slower: Hold(strict.up_w_per_s / slower, strict.down_w_per_s / slower)
-        ]
-        if any(spec.is_of_frequencies for _, spec in self.limits.each()):
-            families.append(lambda intervals: Hold(lag_s=intervals * self.dt_s))
-        found = []
-        for family in families:
+    def ladder(self) -> list[BatterySpec]:
+        """Return controls of no size yet, each slower than the one before, set by the load alone.
 
-            def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
-                return self._keeps(self.held(family(strength), _ENDLESS).supply_w)
-
-            strength = 1.0
-            while strength <= STRICTEST and not keeps(strength):
-                strength *= 4
-            if strength <= STRICTEST:
-                found.append(_entered(family(smallest(keeps, strength))))
-        if not found:
-            raise InputError(
-                f"{self._run.folder}: no battery that holds ramps or smooths the power keeps these "
-                "limits; raise them, or look at the limits one by one with diploee limits"
+        Lags begin where the run's steps are a tenth of them, or at the finest step.
+        """
+        is_finest = self.dt_s * MS_PER_S <= PROFILE_STEP_MS
+        first_s = min(self.dt_s if is_finest else STEPS_OF_TIME * self.dt_s, MEAN_S)
+        n_lags = int(np.log2(MEAN_S / first_s) * RUNGS)
+        fastest = float(np.ptp(self.power_w)) / W_PER_MW * S_PER_MIN / MEAN_S
+        lags = (MEAN_S * 2.0 ** (-k / RUNGS) for k in range(n_lags, -1, -1))
+        ramps = (_rounded(fastest * 2.0 ** (-k / RUNGS)) for k in range(1, OCTAVES * RUNGS))
+        return [_PLAIN.model_copy(update={"smoothing_s": _rounded(lag_s)}) for lag_s in lags] + [
+            _PLAIN.model_copy(
+                update={
+                    "smoothing_s": MEAN_S,
+                    "ramp_limit": RampRates(up_mw_per_min=rate, down_mw_per_min=rate),
+                }
             )
-        return found
+            for rate in ramps
+        ]
 
     def smallest_stage(self) -> BatterySpec | None:
-        """Return the stage of the smallest power and an hour's energy; None if none is needed."""
+        """Return the stage of the loosest control that keeps the limits; None if none is needed.
+
+        The ladder is halved at places that no limit sets: a tighter one ends at the same rung or a
+        later one, even if rungs do not keep them all from one on.
+        """
         if self._is_kept:
             return None
-        return min(map(self._smallest, self.controls()), key=lambda of: of.power_mw + of.energy_mwh)
-
-    def _smallest(self, control: BatterySpec) -> BatterySpec:
-        """Return the stage of a control that keeps the limits where a little less does not.
-
-        The verdict is not monotonous in the size: a battery that misses more may keep a limit by
-        chance. What holds all that is asked is lowered, so that a larger one mostly keeps it, too.
-        """
-        asked = control.hold()
-        whole = self.held(asked, _ENDLESS)
-        # Half of the energy each way
-        power_w, half_j = (float(np.abs(of).max()) for of in (whole.battery_w, whole.stored_j))
-        nominal_mwh = 2 * half_j / J_PER_MWH / _usable_mwh(_PLAIN)
-        stage = _with(control, power_mw=power_w / W_PER_MW, energy_mwh=nominal_mwh)
-        before = None
-        if not self._is_kept_behind(stage):
+        ladder = self.ladder()
+        first, last = 0, len(ladder) - 1
+        if not self._keeps(ladder[last]):
             raise InputError(
-                f"{self._run.folder}: no battery that holds what was found keeps these limits; "
-                "look at the limits one by one with diploee limits"
+                f"{self._run.folder}: no battery that smooths the power and holds ramps keeps "
+                "these limits; raise them, or look at the limits one by one with diploee limits"
             )
-        while before != (before := stage):
-            for part in LESS:
-                while self._is_kept_behind(less := _with(stage, power_mw=part * stage.power_mw)):
-                    stage = less
-            for part in LESS:
-                while self._is_kept_behind(
-                    less := _with(stage, energy_mwh=part * stage.energy_mwh)
-                ):
-                    stage = less
-        return stage
+        while first < last:
+            middle = (first + last) // 2
+            first, last = (first, middle) if self._keeps(ladder[middle]) else (middle + 1, last)
+        sizes = np.array([self._size(control) for control in ladder])
+        # Rungs that no slower one undercuts: along these the size only grows.
+        size = sizes.sum(axis=1)
+        kept = np.flatnonzero(size <= np.minimum.accumulate(size[::-1])[::-1])
+        rung = next(k for k in kept if k >= last and self._keeps(ladder[k]))
+        power_mw, usable_mwh = sizes[kept[kept <= rung]].max(axis=0)
+        return ladder[rung].model_copy(
+            update={
+                "power_mw": _rounded(power_mw, np.ceil),
+                "energy_mwh": _rounded(usable_mwh / _usable_mwh(_PLAIN), np.ceil),
+            }
+        )
 
-    def _is_kept_behind(self, stage: BatterySpec) -> bool:
-        return self._keeps(self.behind(stage)[POWER])
-
-
-def smallest(enough: Callable[[float], bool], most: float) -> float:
-    """Return the smallest value that is enough, within `ACCURACY`; the largest one is."""
-    low, high = 0.0, most
-    while high - low > ACCURACY * high and high > most * 1e-9:
-        # In proportion, as sizes lie decades below the most.
-        middle = (low * high) ** 0.5 if low > 0 else high / 16
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    def _size(self, control: BatterySpec) -> tuple[float, float]:
+        """Return the power [MW] and usable energy [MWh] of all that a control asks for."""
+        held = self.held(control)
+        power_w, half_j = (float(np.abs(of).max()) for of in (held.battery_w, held.stored_j))
+        return power_w / W_PER_MW, 2 * half_j / J_PER_MWH  # half of the energy each way
 
 
-def _with(control: BatterySpec, **sizes: float) -> BatterySpec:
-    """Return the stage of a control with sizes, rounded up."""
-    return control.model_copy(
-        update={name: _rounded(value, np.ceil) for name, value in sizes.items()}
-    )
-
-
-def _entered(asked: Hold) -> BatterySpec:
-    """Return a control as the entry of a stage of no size yet, its digits on the strict side."""
-    if asked.lag_s:
-        return _PLAIN.model_copy(update={"smoothing_s": _rounded(asked.lag_s, np.ceil)})
-    up, down = (
-        _rounded(rate * S_PER_MIN / W_PER_MW, np.floor) if np.isfinite(rate) else None
-        for rate in (asked.up_w_per_s, asked.down_w_per_s)
-    )
-    ramps = RampRates(up_mw_per_min=up, down_mw_per_min=down)
-    return _PLAIN.model_copy(update={"smoothing_s": None, "ramp_limit": ramps})
-
-
-def _rounded(value: float, way: Callable[[float], float]) -> float:
-    """Return a positive value to the digits of an entry, up or down."""
+def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
+    """Return a positive value to the digits of an entry."""
     unit = 10.0 ** (np.floor(np.log10(value)) - DIGITS + 1)
     return float(f"{way(value / unit) * unit:.{DIGITS}g}")
-
-
-def _ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
-    """Return the ramps that limits on ramps, swings and changes ask for together, if any."""
-    up, down = [np.inf], [np.inf]
-    for _, spec in limits.each():
-        for way, amount, factor, within_ms in spec.changes_mw():
-            if not within_ms:
-                continue
-            try:
-                change_w = amount.of(shown)[0] * W_PER_MW * factor
-            except NotAssessable:
-                continue
-            rate = change_w / (within_ms / MS_PER_S)
-            up += [rate] if way != "down" else []
-            down += [rate] if way != "up" else []
-    return Hold(min(up) * (1 - MARGIN), min(down) * (1 - MARGIN))
 
 
 def _supply(run: Run, power_w: Float64Array) -> Supply:

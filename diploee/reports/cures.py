@@ -1,0 +1,142 @@
+"""What would keep a site within limits, side by side: a battery, and what is simulated again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from diploee.errors import InputError
+from diploee.metrics.limits import LimitReport, Limits, check_limits
+from diploee.metrics.limits.mitigation import Mitigation, figures_of, power_of
+from diploee.outputs.sections import Figure, Section, Table
+from diploee.scenario import scenario_from_dict
+from diploee.scenario.loading import with_overrides
+from diploee.simulation import simulate
+from diploee.units import MS_PER_DAY
+
+if TYPE_CHECKING:
+    from diploee.outputs import Run
+    from diploee.profiles import ProfileLibrary
+
+SHARES = (0.5, 0.25, 0.125)
+"""Sizes of the largest job that are tried, as parts of its own, until the limits are kept."""
+
+PLAIN = ("as it is", "battery")
+"""Rows that are known from the run."""
+
+NO_BATTERY = (0.0, 0.0, 0.0)
+
+
+def battery_sections(
+    run: Run, limits: Sequence[Limits], found: Mitigation, library: ProfileLibrary | None = None
+) -> list[Section]:
+    """Return what a battery changes of a run, and other cures beside it.
+
+    Parameters
+    ----------
+    run : Run
+        The run that the battery was sized on.
+    limits : sequence of Limits
+        The limits that it was sized for.
+    found : Mitigation
+        From `mitigate`.
+    library : ProfileLibrary, optional
+        Power profiles of the run; the shipped reference profiles by default.
+    """
+    if found.stage is None:
+        return []
+    changes = (
+        Figure(f"{name} [{unit}]", value, quantity=quantity, pattern="{:,.4g}")
+        for name, (*values, unit) in found.beside.items()
+        for quantity, value in zip(("without", "with battery"), values, strict=True)
+    )
+    before, after = zip(*(values for *values, _ in found.beside.values()), strict=True)
+    sizes = found.power_mw, found.usable_mwh, found.full_cycles
+    rows = [
+        *_row(PLAIN[0], NO_BATTERY, before, found.before),
+        *_row(PLAIN[1], sizes, after, found.after),
+    ]
+    notes, kept = [], set()
+    for kind, name, keys in _changes(run):
+        if kind in kept:
+            continue
+        try:
+            figures, reports = _run_again(run, keys, limits, library)
+        except InputError as error:
+            notes.append(f"{name}: can't be tried: {error}")
+            continue
+        rows += _row(name, NO_BATTERY, figures, reports)
+        if not any(report.not_met for report in reports):
+            kept.add(kind)
+    days = run.scenario.horizon_ms / MS_PER_DAY
+    other = "no synchronous job is there to be changed"
+    if len({row.item for row in rows}) > len(PLAIN):
+        other = "what changes a synchronous job is simulated again, with the same seed"
+    said = (
+        f"energy and full cycles over {days:.3g} days; the battery is applied to the run's power, "
+        f"{other}",
+        *notes,
+    )
+    return [
+        Section("battery", "Battery", (), (Table("Load", tuple(changes), first="of the load"),)),
+        Section("cures", "Cures", (), (Table("Cures", tuple(rows), first="cure"),), (), said),
+    ]
+
+
+def _row(
+    cure: str,
+    sizes: Sequence[float],
+    figures: Sequence[float],
+    reports: Sequence[LimitReport],
+) -> Iterator[Figure]:
+    columns = ("battery", "MW"), ("usable", "MWh"), ("full cycles", "")
+    for (quantity, unit), value in zip(columns, sizes, strict=True):
+        yield Figure(cure, value, unit, quantity=quantity)
+    yield Figure(cure, figures[0], "MW", quantity="peak")
+    yield Figure(cure, figures[-1], "MWh", quantity="energy")
+    for number, report in enumerate(reports, 1):
+        verdict = f"{report.of_span}: {report.by_how_much()}"
+        yield Figure(cure, verdict, quantity=report.name or f"limits {number}")
+
+
+def _changes(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield cures of synchronous jobs: kind, name, and values by dotted key."""
+    scenario = run.scenario
+    training = {name: of.synchronous for name, of in scenario.streams.items() if of.synchronous}
+    if not training:
+        return
+    smooth = [name for name in training if scenario.streams[name].power_smoothing is None]
+    if smooth:
+        keys: dict[str, Any] = {f"streams.{name}.power_smoothing": {} for name in smooth}
+        yield "smoothing", "power_smoothing: {}", keys
+    nodes = {
+        (name, k): job.nodes(scenario.facility.node_type_of(scenario.streams[name].pool).n_gpus)
+        for name, of in training.items()
+        for k, job in enumerate(of.jobs)
+    }
+    (name, k), largest = max(nodes.items(), key=lambda item: item[1])
+    job = training[name].jobs[k]
+    unit = "n_nodes" if job.n_nodes else "n_gpus"
+    for share in SHARES:
+        size = int((getattr(job, unit) or 0) * share)
+        if size:
+            key = f"streams.{name}.synchronous.jobs.{k}.{unit}"
+            yield "smaller", f"largest job on {int(largest * share):,} nodes", {key: size}
+
+
+def _run_again(
+    run: Run, keys: dict[str, Any], limits: Sequence[Limits], library: ProfileLibrary | None
+) -> tuple[list[float], list[LimitReport]]:
+    data, _ = with_overrides(run.manifest["scenario"], (), keys)
+    with TemporaryDirectory() as folder:
+        again = simulate(
+            scenario_from_dict(data),
+            Path(folder) / "run",
+            library=library,
+            engine="compiled",
+            jobs_file=False,
+        )
+        figures = figures_of(power_of(again), again.scenario.resolution_ms)
+        return [value for _, value, _ in figures], [check_limits(again, one) for one in limits]
