@@ -30,7 +30,7 @@ COMMANDS = {
     },
     "Grid": {
         "limits": "limits:limits_command",
-        "battery": "limits:battery_command",
+        "battery": "battery:battery_command",
         "ride-through": "ride_through:ride_through_command",
         "export": "export:export_command",
         "series": "series:series_command",

@@ -1,25 +1,24 @@
-"""`diploee limits` and `diploee battery`: a run against limits, and what would keep them."""
+"""`diploee limits`: a run against limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Json, Profiles, options, print_result, shipped_names
+from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
 from diploee.files.places import shipped
 from diploee.metrics.limits import LimitReport, Limits, load_limits
 from diploee.metrics.limits.check import FINER, LONGER
 from diploee.metrics.limits.file import LIMITS as KINDS
-from diploee.metrics.limits.mitigation import mitigate, sizing_steps_ms
+from diploee.metrics.limits.mitigation import sizing_steps_ms
 from diploee.outputs import open_run
 from diploee.reports.sweep_charts import share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
-from diploee.units import MS_PER_S, S_PER_MIN
+from diploee.units import MS_PER_S
 
 EXIT_CODES = {"not met": 3, "inconclusive": 4}
 
@@ -91,63 +90,6 @@ def _settled_by(report: LimitReport, limits: str) -> str:
     year = ", of a whole year" if is_longer or report.is_part else ""
     step = ", at the step that it needs" if is_finer else ""
     return ", then ".join([*steps, f"diploee run SITE --limits {limits}{year}{step}"])
-
-
-@options()
-def battery_command(
-    site: Annotated[
-        str,
-        typer.Argument(
-            metavar="SITE|RUN_DIR",
-            help="Folder of a finished run, or a scenario to simulate first.",
-        ),
-    ],
-    limits: Annotated[
-        list[str],
-        typer.Option(
-            "--limits",
-            metavar="NAME",
-            help="Limits to keep, a preset or a file; may be repeated.",
-            autocompletion=shipped_names("limits"),
-        ),
-    ],
-    profiles: Profiles = None,
-    as_json: Json = False,
-) -> None:
-    """Find the smallest battery that keeps a site within limits, beside other cures."""
-    from diploee.cli.display import show_lines
-    from diploee.cli.run import AT_MOST_MIN
-    from diploee.outputs.sections import as_dict
-    from diploee.profiles import ProfileLibrary
-    from diploee.reports.cures import battery_sections
-    from diploee.scenario import load_scenario
-    from diploee.scenario.loading import placing
-    from diploee.simulation import simulate
-
-    rules, library = [load_limits(name) for name in limits], ProfileLibrary.open(*(profiles or ()))
-    with TemporaryDirectory() as folder:
-        if Path(site).is_dir():
-            run = open_run(site)
-        else:
-            steps_ms = [sizing_steps_ms(one, load_scenario(site)) for one in rules]
-            step = f"{min(sum(steps_ms, ())) / MS_PER_S:g} s"
-            scenario = load_scenario(site, [f"resolution='{step}'"])
-            with placing(site):
-                run = simulate(
-                    scenario,
-                    Path(folder) / scenario.name,
-                    library=library,
-                    engine="compiled",
-                    at_most_s=AT_MOST_MIN * S_PER_MIN,
-                )
-        found = mitigate(run, *rules)
-        sections = battery_sections(run, rules, found, library)
-    content = {**found.as_dict(), "sections": as_dict(sections)}
-    print_result(content, found.lines(), as_json=as_json)
-    for table in [] if as_json else [table for of in sections for table in of.tables]:
-        typer.echo()
-        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
-    print_result(None, [note for of in sections for note in of.notes], as_json=False, quiet=as_json)
 
 
 def _end(reports: Sequence[LimitReport], fail: bool) -> None:

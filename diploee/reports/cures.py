@@ -1,4 +1,4 @@
-"""What would keep a site within limits, side by side: a battery, and what is simulated again."""
+"""Cures of limits that are not met, side by side: a battery, and what is simulated again."""
 
 from __future__ import annotations
 
