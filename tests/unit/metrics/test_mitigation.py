@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from builders import tiny_run
+from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
 from diploee.errors import InputError
@@ -264,6 +264,24 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     assert measured["battery.cycled_depth"] == pytest.approx(
         measured["battery.equivalent_full_cycles"], rel=0.06
     )
+
+
+@pytest.mark.slow
+def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(tmp_path: Path) -> None:
+    rules = []
+    for name, window in (("swings", "20 s"), ("fine", "4 s")):
+        rules += ["--limits", tmp_path / f"{name}.yaml"]
+        rules[-1].write_text(f"name: {name}\nswings: [{{window: {window}, max_mw: 0.001}}]\n")
+    site = write_scenario(tmp_path / "tiny.yaml", SPAN | {"duration": "1 h", "resolution": "1 min"})
+    library = write_library(tmp_path / "library")
+    told = call("battery", site, *rules, "--profiles", library, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    assert [report["name"] for report in found["after"]] == ["swings", "fine"]
+    assert [len(report["results"]) for report in found["after"]] == [1, 1]
+    # 4 s in ten steps, and a part of a minute
+    assert {report["resolution_s"] for report in found["before"]} == {0.4}
+    assert not any(result["violations"] for of in found["after"] for result in of["results"])
 
 
 def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> None:
