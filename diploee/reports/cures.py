@@ -11,6 +11,7 @@ from diploee.errors import InputError
 from diploee.metrics.limits import LimitReport, Limits, check_limits
 from diploee.metrics.limits.mitigation import Mitigation, figures_of, power_of
 from diploee.outputs.sections import Figure, Section, Table
+from diploee.outputs.words import pattern_for
 from diploee.scenario import scenario_from_dict
 from diploee.scenario.loading import with_overrides
 from diploee.simulation import simulate
@@ -48,7 +49,7 @@ def battery_sections(
     if found.stage is None:
         return []
     changes = (
-        Figure(f"{name} [{unit}]", value, quantity=quantity, pattern="{:,.4g}")
+        Figure(f"{name} [{unit}]", value, quantity=quantity, pattern=pattern_for([value]))
         for name, (*values, unit) in found.beside.items()
         for quantity, value in zip(("without", "with battery"), values, strict=True)
     )

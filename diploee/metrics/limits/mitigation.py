@@ -168,7 +168,7 @@ class Mitigation(Brief):
     def worse(self) -> list[str]:
         """Return what is larger with the battery, by how much, and which limits it breaks."""
         larger = [
-            f"{name} {before:,.4g} to {after:,.4g} {unit}"
+            f"{name} {' to '.join(f'{v:,.{4 if v < 1e4 else 6}g}' for v in (before, after))} {unit}"
             for name, (before, after, unit) in self.beside.items()
             if after > before * WORSE
         ]
