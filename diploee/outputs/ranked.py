@@ -192,10 +192,12 @@ RANKED = (
         (Pivot("By service", "requests.services.<row>.", {
             "incoming_rps": "Incoming", "incomplete_rps": "Unserved",
             "mean_instances": "Mean instances", "max_instances": "Most instances",
-            "reserved_nodes": "Reserved", "latency_s.mean": "Mean latency",
-            "latency_s.p90": "P90 of latency", "hours_with_unserved_requests": "Unserved time",
-            "hours_over_latency_limit": "Over the latency limit",
-        }, "Rates are means over the whole period.", "Service"),),
+            "reserved_nodes": "Reserved", "latency_s.mean": "Mean end to end",
+            "latency_s.p90": "P90 end to end", "latency_cap.*.mean_s": None,
+            "hours_with_unserved_requests": "Unserved time",
+            "hours_over_latency_limit": "Over its latency cap",
+        }, "Rates are means over the whole period; latencies end to end hold the wait.",
+           "Service"),),
         ("request-rates", "unserved", "instances"),
     ),
     Part(

@@ -40,6 +40,7 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
     found[ramps] = _with_causes(found[ramps], view)
     notes = {"poi": [*_billing_notes(run), *reactive_notes(run)], "ramps": voltage_notes(view)}
+    notes["services"] = _latency_notes(run)
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
     if run.scenario.facility.ride_through:
         found.append(run.ride_through.section())
@@ -65,6 +66,17 @@ def _billing_notes(run: Run) -> list[str]:
     notes = [f"Only what the run covers: {listed(partial)}."] if partial else []
     ratchet = "Lower bounds, as the ratchet knows fewer than 11 whole months"
     return [*notes, *([f"{ratchet}: {listed(bound)}."] if bound else [])]
+
+
+def _latency_notes(run: Run) -> list[str]:
+    """Return why services have no mean of their end-to-end latency."""
+    services = (run.metrics.get("requests") or {}).get("services") or {}
+    return [
+        f"No mean end-to-end latency of {name}: {absent['reason']}."
+        for name, of in services.items()
+        for absent in (of["latency_s"] or {}).get("absent", ())
+        if absent["name"] == "mean"
+    ]
 
 
 def voltage_notes(view: RunView) -> list[str]:

@@ -27,6 +27,8 @@ LatencyMetric = Literal[
     "mean_e2e", "p50_e2e", "p90_e2e", "mean_ttft", "p90_ttft", "mean_itl", "p90_itl"
 ]
 """End-to-end latency, time to first token or inter-token latency; mean or percentile."""
+BETWEEN_TOKENS: tuple[LatencyMetric, ...] = ("mean_itl", "p90_itl")
+"""Latencies that a queue doesn't lengthen: it delays the first token only."""
 
 MAX_RATE_RPS = 1_000_000_000
 LONGEST_S = 366 * 86_400

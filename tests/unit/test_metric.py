@@ -26,7 +26,7 @@ OPTIONAL = ("requests.", "flexibility.", "solar.")
         ("power.max_mw", "maximum power [MW]"),
         ("pools.h100.power.max_mw", "maximum power, pool h100 [MW]"),
         ("pools.a.b.jobs.unstarted", "jobs never started, pool a.b [jobs]"),
-        ("requests.services.a.b.latency_s.max_mean", "largest mean latency, service a.b [s]"),
+        ("requests.services.a.b.latency_s.p50", "median end-to-end latency, service a.b [s]"),
         ("grid.ramps.intervals.10s.up.max_mw_per_min", "largest ramp up over 10 s [MW/min]"),
         ("grid.maximum_demand.intervals.15min.max_mw", "maximum demand over 15 min [MW]"),
         (

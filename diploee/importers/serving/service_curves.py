@@ -15,6 +15,7 @@ from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
 from diploee.files.places import shipped_folder
 from diploee.importers.power_logs.plain import import_plain
 from diploee.loads.services.curves import (
+    END_TO_END,
     LATENCY_COLUMNS,
     OUTPUT_TOKENS_COLUMN,
     THROUGHPUT_COLUMN,
@@ -119,8 +120,9 @@ def _law_curves(
         latency, file = _latency_curve(service, service.latency_curve, tokens, folder)
         read, highest_rps = (file,), max(highest_rps, float(latency.rate_rps[-1]))
         if not law.has_speeds:
-            mean = service.model_copy(update={"latency_cap": None})
-            stays, _ = _latency_curve(mean, service.latency_curve, tokens, folder)
+            stays = latency.by_metric.get("mean_e2e")
+            if stays is None:
+                raise _missing(file, LATENCY_COLUMNS["mean_e2e"])
     power = law_curve(name, law, highest_rps, tokens, service.nodes_per_instance, stays)
     return ServiceCurves(power, latency, read)
 
@@ -176,18 +178,15 @@ def load_latency_curve(
     )
     for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
         _curve_values(file, other)  # a slip in a latency that is not asked for is one, too
-    quantiles_s = None
-    if metric.endswith("e2e") and {"p50_e2e_latency_s", "p90_e2e_latency_s"} <= set(
-        file.table.names
-    ):
-        _, *found = curve_columns(
-            of_length, [LATENCY_COLUMNS["p50_e2e"], LATENCY_COLUMNS["p90_e2e"]]
-        )
-        fail_values(
-            of_length.table, "p90_e2e_latency_s", found[1] >= found[0], "the median or more"
-        )
-        quantiles_s = np.stack(found)
-    return LatencyCurve(metric, rate_rps, latency_s, throughput_rps, quantiles_s), file
+    end_to_end_s = {
+        of: _curve_values(of_length, LATENCY_COLUMNS[of])
+        for of in END_TO_END
+        if LATENCY_COLUMNS[of] in file.table
+    }
+    if {"p50_e2e", "p90_e2e"} <= set(end_to_end_s):
+        rises = end_to_end_s["p90_e2e"] >= end_to_end_s["p50_e2e"]
+        fail_values(of_length.table, LATENCY_COLUMNS["p90_e2e"], rises, "the median or more")
+    return LatencyCurve(metric, rate_rps, latency_s, throughput_rps, end_to_end_s), file
 
 
 def _find_curve_file(name: str, folder: Path) -> Path:
@@ -234,11 +233,7 @@ def curve_columns(
     wanted = (against, *names)
     for name in wanted:
         if name not in file.table:
-            have = tuple(file.table.columns)
-            raise InputError(
-                f"{file.path}: column '{name}' is missing (have: {one_of(have)})"
-                f"{did_you_mean(name, have)}"
-            )
+            raise _missing(file, name)
     found = tuple(_curve_values(file, name) for name in wanted)
     if len(file.table) < MIN_POINTS:
         raise InputError(
@@ -249,6 +244,14 @@ def curve_columns(
     words = "a rise from the row before; sort the rows, merge repeated ones"
     fail_values(file.table, against, rises, words)
     return found
+
+
+def _missing(file: CurveFile, column: str) -> InputError:
+    have = tuple(file.table.columns)
+    return InputError(
+        f"{file.path}: column '{column}' is missing (have: {one_of(have)})"
+        f"{did_you_mean(column, have)}"
+    )
 
 
 def _curve_values(file: CurveFile, column: str) -> Float64Array:

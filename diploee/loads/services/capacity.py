@@ -14,6 +14,7 @@ import scipy
 from diploee.errors import WorkloadError
 from diploee.loads.services.curves import LatencyCurve
 from diploee.scenario import RequestStream, Service
+from diploee.scenario.serving import LatencyMetric
 from diploee.tables import Float64Array, Int64Array
 
 
@@ -26,6 +27,7 @@ class Capacity:
     latency_limit_s: float | None  # the service's latency cap [s]; None where the rate is given
     # What the user should know, such as a cap that the curve never reaches
     warnings: tuple[str, ...] = ()
+    latency_metric: LatencyMetric | None = None  # latency that is capped
 
 
 def max_request_rate_rps(curve: LatencyCurve, limit_s: float) -> float:
@@ -79,10 +81,10 @@ def service_capacity(
             "power_law is experimental: energy within 12 % of open traces of vLLM on single nodes"
             f"{of}, levels of nine in ten; give power_samples of your own where you have them"
         )
-    limit_s = None
+    limit_s = metric = None
     if service.latency_cap is not None:
         assert curve is not None
-        limit_s = service.latency_cap.limit_s
+        limit_s, metric = service.latency_cap.limit_s, service.latency_cap.metric
         max_rps = max_request_rate_rps(curve, limit_s)
         if limit_s > curve.latency_s[-1]:
             warnings.append(
@@ -114,7 +116,7 @@ def service_capacity(
     if stream.capacity == "sustained":
         max_rps = min(max_rps, sustained_rps)
     completion_rps = stream.overload.completion_rate_rps(max_rps, sustained_rps)
-    return Capacity(max_rps, completion_rps, limit_s, tuple(warnings))
+    return Capacity(max_rps, completion_rps, limit_s, tuple(warnings), metric)
 
 
 def reserved_node_shares(

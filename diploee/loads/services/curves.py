@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +27,9 @@ LATENCY_COLUMNS: dict[LatencyMetric, str] = {
     "p90_itl": "p90_itl_s",
 }
 
+END_TO_END: tuple[LatencyMetric, ...] = ("mean_e2e", "p50_e2e", "p90_e2e")
+"""Latencies that are reported of every service, whatever its cap."""
+
 OUTPUT_LENGTHS = (256, 512, 1024)
 """Output lengths of the shipped latency curves [tokens]."""
 
@@ -35,15 +39,23 @@ FALL = 0.1
 
 @dataclass(frozen=True, eq=False)
 class LatencyCurve(Brief):
-    """Latency and completed rate of one instance against the rate offered to it."""
+    """Latencies and completed rate of one instance against the rate offered to it."""
 
-    metric: LatencyMetric  # which latency
+    metric: LatencyMetric  # latency that a cap is of
     rate_rps: Float64Array  # offered request rates [1/s], strictly increasing
     measured_latency_s: Float64Array  # latency as measured [s]
     throughput_rps: Float64Array  # completed request rates [1/s]
-    # Median and 90th percentile of the end-to-end latency over requests [s], shape (2, n); None
-    # where they were not measured, or the latency is another
-    quantiles_s: Float64Array | None = None
+    # End-to-end latencies as measured [s], those there are
+    end_to_end_s: Mapping[LatencyMetric, Float64Array] = field(default_factory=dict)
+
+    @cached_property
+    def by_metric(self) -> dict[LatencyMetric, LatencyCurve]:
+        """Curves of the end-to-end latencies and of the capped one, each with its own metric."""
+        others = {
+            metric: replace(self, metric=metric, measured_latency_s=of)
+            for metric, of in self.end_to_end_s.items()
+        }
+        return others | {self.metric: self}
 
     @cached_property
     def latency_s(self) -> Float64Array:
@@ -78,14 +90,6 @@ class LatencyCurve(Brief):
         inside = np.clip(rate_rps, self.rate_rps[0], self.rate_rps[-1])
         latency_s: Float64Array = self._interpolator(inside)
         return latency_s
-
-    def quantiles_at(self, rate_rps: Float64Array) -> Float64Array | None:
-        """Return median and 90th percentile over requests [s] at offered rates, shape (2, ...)."""
-        if self.quantiles_s is None:
-            return None
-        return np.stack(
-            [replace(self, measured_latency_s=of).at(rate_rps) for of in self.quantiles_s]
-        )
 
 
 @dataclass(frozen=True, eq=False)

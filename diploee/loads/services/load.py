@@ -32,13 +32,13 @@ SERVICE_COLUMNS = (
     Column("backlog_requests", "requests", "service", "instant", None, "requests that wait"),
     Column(
         "latency_s", "s", "service", "mean", None,
-        "mean latency over the requests that arrive and are not rejected, their wait included; "
+        "mean end-to-end latency of the requests that arrive and are not rejected, wait included; "
         "missing where there are none",
     ),
 )  # fmt: skip
 """Columns that each service adds to the series.
 
-The latency only with a latency curve, the backlog only where requests wait.
+The latency only where the latency curve has it, the backlog only where requests wait.
 """
 _MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
 
@@ -66,13 +66,13 @@ def service_columns(
                 served.served_rps,
                 served.unserved_rps,
                 service.rise_rps,
-                service.latency_s,
+                service.latencies_s.get("mean_e2e", np.full(served.rate_rps.size, np.nan)),
                 waits,
                 edges_ms,
                 piece,
                 means,
             )
-            has_latency = not np.isnan(service.latency_s[0])  # as all of them
+            has_latency = "mean_e2e" in service.latencies_s
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
             columns |= zip(names, means, strict=False)
             piece = piece[:-1]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from diploee.loads.services.capacity import Capacity
+from diploee.loads.services.curves import LATENCY_COLUMNS
 from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.loads.services.timeline import ServedRequests
 from diploee.metric import Metric
@@ -22,11 +22,14 @@ _Z90 = 1.2815515655446004  # of the standard normal
 
 CLASSES = 4_096
 """Classes of equal width that values are sorted into before they are ranked."""
+WAIT_STEP = 0.02
+"""Change of the wait within a piece of time that percentiles resolve, over the latency there."""
 LIMIT_TOLERANCE = 1e-9
 """Relative rounding by which a latency may pass its cap without violating it."""
 
 _OVER_REQUESTS = (
-    "over requests: at each moment log-normal (assumed) through the median and the P90 of the curve"
+    "over requests, their wait included: at each moment log-normal (assumed) through the median "
+    "and the P90 of the curve"
 )
 _VOLUMES = (
     Metric("per_day", "million/d", "requests per day", "{:,.2f}", view="table", factor=1e-6),
@@ -49,7 +52,7 @@ _OF_SERVICE = (
     Metric(
         "hours_with_unserved_requests", "h", "time with unserved requests", "{:,.1f}", view="table"
     ),
-    Metric("hours_over_latency_limit", "h", "time over the latency limit", "{:,.1f}"),
+    Metric("hours_over_latency_limit", "h", "time over its latency cap", "{:,.1f}"),
     Metric(
         "hours_beyond_measured_rate",
         "h",
@@ -57,11 +60,34 @@ _OF_SERVICE = (
         "{:,.1f}",
         "an instance gets more requests than the latency curve has; its last latency is taken",
     ),
-    Metric("latency_limit_s", "s", "latency limit", "{:.2f}"),
-    Metric("latency_s.mean", "s", "mean latency", "{:.2f}", "weighted by requests", "table"),
-    Metric("latency_s.p50", "s", "median latency", "{:.2f}", _OVER_REQUESTS),
-    Metric("latency_s.p90", "s", "90th percentile of latency", "{:.2f}", _OVER_REQUESTS, "table"),
-    Metric("latency_s.max_mean", "s", "largest mean latency", "{:.2f}", "of any moment"),
+    Metric(
+        "latency_s.mean",
+        "s",
+        "mean end-to-end latency",
+        "{:.2f}",
+        "weighted by requests, their wait included",
+        "table",
+    ),
+    Metric("latency_s.p50", "s", "median end-to-end latency", "{:.2f}", _OVER_REQUESTS),
+    Metric(
+        "latency_s.p90",
+        "s",
+        "90th percentile of end-to-end latency",
+        "{:.2f}",
+        _OVER_REQUESTS,
+        "table",
+    ),
+    Metric("latency_s.max_mean", "s", "largest mean end-to-end latency", "{:.2f}", "of any moment"),
+    Metric("latency_cap.<latency>.limit_s", "s", "cap of <latency>", "{:.3g}"),
+    Metric(
+        "latency_cap.<latency>.mean_s",
+        "s",
+        "<latency>, which is capped",
+        "{:.3g}",
+        "weighted by requests; the wait included but in itl, the time between tokens",
+        "table",
+    ),
+    Metric("latency_cap.<latency>.max_s", "s", "largest <latency>", "{:.3g}", "of any moment"),
 )
 _VOLUME_KEYS = tuple(volume.key for volume in _VOLUMES)
 REQUEST_METRICS = tuple(replace(volume, key=f"requests.{volume.key}") for volume in _VOLUMES)
@@ -84,12 +110,10 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
 
 
 def service_metrics(service: PlannedService) -> dict[str, Any]:
-    """Return the metrics of one service of a plan; values without a latency curve are None."""
+    """Return the metrics of one service of a plan; latencies that its curve lacks are None."""
     service = service.in_run()
-    served, latency_s = service.served, service.latency_s
+    served = service.served
     step_s, weight = served.step_s, _taken_requests(served)
-    violated = _cap_violated(latency_s, weight, service.capacity)
-    measured = not np.isnan(latency_s).any()
     changes = float(np.abs(np.diff(served.n_instances)).sum())
     return {
         **_volumes(served),
@@ -98,10 +122,11 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
         "mean_instances": float(np.average(served.n_instances, weights=step_s)),
         "max_instances": int(served.n_instances.max()),
         "instance_changes_per_hour": changes / (float(step_s.sum()) / S_PER_H),
-        "latency_s": _latency_distribution(latency_s, service.quantiles_s, weight),
-        "latency_limit_s": service.capacity.latency_limit_s,
-        "hours_over_latency_limit": None if violated is None else _hours(step_s, violated),
-        "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured) if measured else None,
+        "latency_s": _latency_distribution(service, weight),
+        **_of_cap(service, weight),
+        "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured)
+        if service.latencies_s
+        else None,
         "hours_with_unserved_requests": _hours(step_s, served.unserved_rps > 0),
     }
 
@@ -135,27 +160,58 @@ def _volumes(served: ServedRequests) -> dict[str, float]:
     }
 
 
-def _latency_distribution(
-    latency_s: Float64Array, quantiles_s: Float64Array | None, weight: Float64Array
-) -> dict[str, float | None] | None:
-    """Return mean, percentiles and largest mean of the latency [s], weighted by requests.
+def _latency_distribution(service: PlannedService, weight: Float64Array) -> dict[str, Any]:
+    """Return mean, percentiles and largest mean of the end-to-end latency [s], by requests.
 
-    All are by the piece of time in which requests arrive, less the rejected ones. None without
-    latency or requests.
+    All are by the piece of time in which requests arrive, less the rejected ones. What the latency
+    curve lacks is None, with the reason.
     """
-    asked = weight > 0
-    if not asked.any() or np.isnan(latency_s).any():
-        return None
-    latency_s, weight = latency_s[asked], weight[asked]
-    median_s = p90_s = None
-    if quantiles_s is not None:
-        medians_s, p90s_s = quantiles_s[:, asked]
-        median_s, p90_s = mixture_percentiles(medians_s, p90s_s, weight, (50, 90))
+    latencies_s, taken = service.latencies_s, weight > 0
+    weight = weight[taken]
+    off_s = (service.wait_s - service.wait_s[1])[:, taken]  # of the wait from that in the middle
+    known = {of: latency_s[taken] for of, latency_s in latencies_s.items()} if taken.any() else {}
+    found: dict[str, Any] = dict.fromkeys(("mean", "p50", "p90", "max_mean"))
+    if (mean_s := known.get("mean_e2e")) is not None:
+        found["mean"] = float(np.average(mean_s, weights=weight))
+        found["max_mean"] = float((mean_s + off_s.max(axis=0)).max())
+    if "p50_e2e" in known and "p90_e2e" in known:
+        # A piece over which the wait changes much is many.
+        n = np.ceil(np.ptp(off_s, axis=0) / (WAIT_STEP * known["p50_e2e"])).clip(1).astype(np.int64)
+        place = (np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n) + 0.5) / np.repeat(n, n)
+        first_s, _, last_s = np.repeat(off_s, n, axis=1)
+        rise_s = first_s * (1 - 2 * place).clip(0) + last_s * (2 * place - 1).clip(0)
+        median_s, p90_s = (np.repeat(known[of], n) + rise_s for of in ("p50_e2e", "p90_e2e"))
+        found["p50"], found["p90"] = mixture_percentiles(
+            median_s, p90_s, np.repeat(weight / n, n), (50, 90)
+        )
+    absent = []
+    for key, value in found.items():
+        if value is None:
+            needed = ("p50_e2e", "p90_e2e") if key in ("p50", "p90") else ("mean_e2e",)
+            lacks = [LATENCY_COLUMNS[of] for of in needed if of not in latencies_s]
+            reason = f"the latency curve has no {' and no '.join(lacks)}"
+            if not latencies_s:
+                reason = "the service has no latency curve"
+            elif not taken.any():
+                reason = "no request was served"
+            absent.append({"name": key, "reason": reason})
+    return {**found, "absent": absent}
+
+
+def _of_cap(service: PlannedService, weight: Float64Array) -> dict[str, Any]:
+    """Return the capped latency by its name, and how long it is above its cap."""
+    metric, limit_s = service.capacity.latency_metric, service.capacity.latency_limit_s
+    if metric is None or limit_s is None:
+        return {"latency_cap": {}, "hours_over_latency_limit": None}
+    taken, latency_s = weight > 0, service.latencies_s[metric]
+    over = (latency_s > limit_s * (1 + LIMIT_TOLERANCE)) & taken
+    of_cap: dict[str, float | None] = {"limit_s": limit_s, "mean_s": None, "max_s": None}
+    if taken.any():
+        of_cap["mean_s"] = float(np.average(latency_s[taken], weights=weight[taken]))
+        of_cap["max_s"] = float(latency_s[taken].max())
     return {
-        "mean": float(np.average(latency_s, weights=weight)),
-        "p50": median_s,
-        "p90": p90_s,
-        "max_mean": float(latency_s.max()),
+        "latency_cap": {metric: of_cap},
+        "hours_over_latency_limit": _hours(service.served.step_s, over),
     }
 
 
@@ -183,14 +239,3 @@ def mixture_percentiles(
         return float(below) - percent / 100
 
     return [math.exp(scipy.optimize.brentq(beyond, low, high, (percent,))) for percent in percents]
-
-
-def _cap_violated(
-    latency_s: Float64Array, weight: Float64Array, capacity: Capacity
-) -> BoolArray | None:
-    """Return the pieces whose arrivals' latency passes the cap; None without cap or curve."""
-    limit_s = capacity.latency_limit_s
-    if limit_s is None or np.isnan(latency_s).any():
-        return None
-    over: BoolArray = (latency_s > limit_s * (1 + LIMIT_TOLERANCE)) & (weight > 0)
-    return over

@@ -32,6 +32,7 @@ from diploee.loads.services.timeline import (
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import RequestStream, Scenario, Service
 from diploee.scenario.pools import StandingNodes
+from diploee.scenario.serving import BETWEEN_TOKENS, LatencyMetric
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S
@@ -252,21 +253,19 @@ class ServicePlanner:
         starts_ms = served.edges_ms[:-1]
         speed = np.ones(starts_ms.size) if cap is None else cap.speed_at(starts_ms)
         each_rps = served.served_rps / np.maximum(served.n_serving, 1) / speed
-        latency_s = np.full(each_rps.size, np.nan)
+        latencies_s: dict[LatencyMetric, Float64Array] = {}
+        wait_s = np.zeros((3, each_rps.size))
         beyond = np.zeros(each_rps.size, dtype=bool)
-        quantiles_s = None
         if (curve := self.latency[row]) is not None:
-            latency_s = curve.at(each_rps) / speed
-            if (of_curve_s := curve.quantiles_at(each_rps)) is not None:
-                quantiles_s = of_curve_s / speed
             beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
-            if rules.drain_s > 0 and not curve.metric.endswith("itl"):
-                # A queue delays the first token only.
+            if rules.drain_s > 0:
                 full_rps = rules.n_max * rules.completion_rate_rps
-                edges_s = served.edges_ms / MS_PER_S
-                wait_s = fifo_wait_s(edges_s, served.rate_rps, served.served_rps, full_rps)
-                latency_s = latency_s + wait_s
-                quantiles_s = None if quantiles_s is None else quantiles_s + wait_s
+                flow = served.edges_ms / MS_PER_S, served.rate_rps, served.served_rps, full_rps
+                wait_s = np.stack([fifo_wait_s(*flow, at) for at in (0, 0.5, 1)])
+            latencies_s = {
+                metric: of.at(each_rps) / speed + (0 if metric in BETWEEN_TOKENS else wait_s[1])
+                for metric, of in curve.by_metric.items()
+            }
         phase = np.searchsorted(self.phases_ms, starts_ms, side="right") - 1
         reserved = np.array([int(nodes[row]) for nodes in self.nodes])[phase]
         return PlannedService(
@@ -276,12 +275,12 @@ class ServicePlanner:
             self.capacities[row],
             service.standby == "warm",
             served,
-            latency_s,
+            latencies_s,
             beyond,
             reserved,
             self._rise_rps(row, mean_rps, served.edges_ms),
+            wait_s,
             cap,
-            quantiles_s,
         )
 
     def _rise_rps(self, row: int, mean_rps: float, edges_ms: Int64Array) -> Float64Array:

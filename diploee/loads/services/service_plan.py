@@ -10,6 +10,7 @@ import numpy as np
 from diploee.loads.services.capacity import Capacity
 from diploee.loads.services.requests import RequestRates
 from diploee.loads.services.timeline import ServedRequests
+from diploee.scenario.serving import LatencyMetric
 from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
@@ -63,18 +64,18 @@ class PlannedService:
     capacity: Capacity  # capacity of one instance
     warm: bool  # whether reserved nodes without an instance stand by warm rather than idle
     served: ServedRequests  # instances and requests, piece by piece of time, with edges of its own
-    # Latency at the rate that an instance gets, in the service's metric, with the wait in the
-    # queue [s]; NaN without a latency curve
-    latency_s: Float64Array
+    # Latencies at the rate that an instance gets [s], with the wait in the queue where it delays
+    # them: end to end, and the capped one; those that the latency curve has, none without one
+    latencies_s: Mapping[LatencyMetric, Float64Array]
     # Whether an instance gets more than the highest measured rate; the latency is that one's
     beyond_measured: BoolArray
     reserved: Int64Array  # nodes reserved for the service
     # What the offered rate rises by over each piece, of which `served` has the mean [1/s]
     rise_rps: Float64Array
+    # Wait at the start, in the middle and at the end of each piece [s], shape (3, P)
+    wait_s: Float64Array
     # Cap of its GPUs during events; one without windows where it could be capped and is not
     cap: ServiceCap | None = None
-    # Median and 90th percentile of the latency over requests [s], shape (2, P), likewise
-    quantiles_s: Float64Array | None = None
 
     @property
     def capped(self) -> BoolArray:
@@ -94,15 +95,15 @@ class PlannedService:
     def in_run(self) -> PlannedService:
         """Return what it does from the start of the run on, without the warm-up."""
         served = self.served.since(0)
-        rows = slice(self.latency_s.size - served.rate_rps.size, None)
+        rows = slice(self.reserved.size - served.rate_rps.size, None)
         return replace(
             self,
             served=served,
-            latency_s=self.latency_s[rows],
+            latencies_s={metric: of[rows] for metric, of in self.latencies_s.items()},
             beyond_measured=self.beyond_measured[rows],
             reserved=self.reserved[rows],
             rise_rps=self.rise_rps[rows],
-            quantiles_s=None if self.quantiles_s is None else self.quantiles_s[:, rows],
+            wait_s=self.wait_s[:, rows],
         )
 
     @property

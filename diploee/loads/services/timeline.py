@@ -333,13 +333,17 @@ def _serve(
 
 
 def fifo_wait_s(
-    edges_s: Float64Array, rate_rps: Float64Array, served_rps: Float64Array, final_rate_rps: float
+    edges_s: Float64Array,
+    rate_rps: Float64Array,
+    served_rps: Float64Array,
+    final_rate_rps: float,
+    at: float = 0.5,
 ) -> Float64Array:
     """Return how long the requests of each step wait in the backlog [s].
 
-    First in, first out, as a fluid: the wait of a step is that of its middle request, from its
-    arrival until as many requests are served as had arrived. ASSUMPTION: what still waits at the
-    end is served at a final rate, that of all instances.
+    First in, first out, as a fluid: the wait of a step is that of its middle request, or that at
+    another part of it, from its arrival until as many requests are served as had arrived.
+    ASSUMPTION: what still waits at the end is served at a final rate, that of all instances.
     """
     step_s = np.diff(edges_s)
     arrived = np.concatenate([[0.0], np.cumsum(rate_rps * step_s)])
@@ -349,8 +353,8 @@ def fifo_wait_s(
     left = max(0.0, arrived[-1] - served[-1])
     leaving_s = np.append(edges_s, edges_s[-1] + left / final_rate_rps)
     served = np.append(served, served[-1] + left)
-    middle_s = (edges_s[:-1] + edges_s[1:]) / 2
-    middle = (arrived[:-1] + arrived[1:]) / 2
+    middle_s = edges_s[:-1] * (1 - at) + edges_s[1:] * at
+    middle = arrived[:-1] * (1 - at) + arrived[1:] * at
     # Where nothing is served for a while, its later edge is the one at which serving resumes.
     rising = np.append(np.diff(served) > 0, True)
     served_at_s = np.interp(middle, served[rising], leaving_s[rising])

@@ -237,7 +237,8 @@ def logistic_curves(
     power = PowerCurve(name, rate_rps, power_w, power_w, provenance)
     latency_s = fine.itl_s if metric == "mean_itl" else fine.latency_s
     served_rps = fine.served_rps * n_replicas
-    return power, LatencyCurve(metric, served_rps, latency_s, served_rps)
+    end_to_end_s: dict[LatencyMetric, Float64Array] = {"mean_e2e": fine.latency_s}
+    return power, LatencyCurve(metric, served_rps, latency_s, served_rps, end_to_end_s)
 
 
 def _model(curve: LogisticCurve, factor: float = 1.0) -> LogisticModel:

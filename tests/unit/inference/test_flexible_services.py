@@ -65,7 +65,7 @@ def test_capped_instances_do_less_and_more_of_them_run() -> None:
     curve = load_curves(serving_scenario(flexible(470)))["chat", "coding"].latency
     assert curve is not None
     expected_s = float(curve.at(np.array(470 / 6 / SPEED))) / SPEED
-    assert at(service, 13, service.latency_s) == pytest.approx(expected_s)
+    assert at(service, 13, service.latencies_s["mean_e2e"]) == pytest.approx(expected_s)
 
 
 def test_instances_start_where_the_rate_crosses_what_capped_ones_take() -> None:

@@ -67,8 +67,13 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
     expected_w = n_instances * (float(points.power_w) + 257) + (12 - n_instances) * 400
     mean_w = run.facility()["it_power_w"].mean()
     assert mean_w == pytest.approx(expected_w, rel=2e-3)  # straight lines between 20 rates
-    latency_s = run.metrics["requests"]["services"]["coding"]["latency_s"]["mean"]
-    assert latency_s == pytest.approx(float(points.itl_s), rel=1e-3)
+    found = run.metrics["requests"]["services"]["coding"]
+    assert found["latency_cap"]["mean_itl"]["mean_s"] == pytest.approx(
+        float(points.itl_s), rel=1e-3
+    )
+    # By Little's law: sequences in the batch over the rate at which they leave it.
+    stay_s = float(points.batch) / (60 / n_instances)
+    assert found["latency_s"]["mean"] == pytest.approx(stay_s, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,10 @@ def test_latency_grows_by_the_wait_in_the_queue() -> None:
         plan_of(serving_scenario({**keys, f"{CHAT}.request_rate_rps": rps})).services[0]
         for rps in (10, 80)
     )
-    assert calm.latency_s.max() < 5
+    assert calm.latencies_s["mean_e2e"].max() < 5
     assert not calm.served.backlog_requests.any()
-    assert busy.latency_s[-1] > 600
-    assert (np.diff(busy.latency_s) > 0).mean() > 0.9
+    assert busy.latencies_s["mean_e2e"][-1] > 600
+    assert (np.diff(busy.latencies_s["mean_e2e"]) > 0).mean() > 0.9
 
 
 def test_degraded_service_serves_all_at_the_latency_of_the_curve() -> None:
@@ -124,7 +124,7 @@ def test_degraded_service_serves_all_at_the_latency_of_the_curve() -> None:
     assert curve is not None
     assert service.served.served_rps == pytest.approx(120)
     assert not service.served.unserved_rps.any()
-    assert service.latency_s == pytest.approx(float(curve.at(np.array(120.0))))
+    assert service.latencies_s["mean_e2e"] == pytest.approx(float(curve.at(np.array(120.0))))
     assert not service.beyond_measured.any()
 
 
@@ -181,9 +181,9 @@ def test_rejecting_keeps_the_cap_and_degrading_violates_it() -> None:
     degrading = request_metrics(
         [plan_of(serving_scenario({**keys, f"{CHAT}.overload": "degrade"}))]
     )
-    assert rejecting["services"]["coding"]["latency_limit_s"] == 10
+    assert rejecting["services"]["coding"]["latency_cap"]["mean_e2e"]["limit_s"] == 10
     assert rejecting["services"]["coding"]["hours_over_latency_limit"] == 0
-    assert rejecting["services"]["conversation"]["latency_limit_s"] is None
+    assert rejecting["services"]["conversation"]["latency_cap"] == {}
     assert rejecting["services"]["conversation"]["hours_over_latency_limit"] is None
     assert rejecting["services"]["coding"]["hours_with_unserved_requests"] > 0
     assert degrading["services"]["coding"]["hours_over_latency_limit"] > 0
@@ -197,7 +197,9 @@ def test_service_without_requests_is_planned_with_nothing(overload: str) -> None
     plan = plan_of(scenario)
     assert reserved(plan) == [0, 12]
     assert not plan.services[0].served.n_instances.any()
-    assert request_metrics([plan])["services"]["coding"]["latency_s"] is None
+    latency_s = request_metrics([plan])["services"]["coding"]["latency_s"]
+    assert {absent["reason"] for absent in latency_s.pop("absent")} == {"no request was served"}
+    assert set(latency_s.values()) == {None}
 
 
 def burst() -> PlannedService:
@@ -206,12 +208,13 @@ def burst() -> PlannedService:
     rate_rps = np.repeat([60.0, 1.0], [1, 30])
     served = serve_requests(edges_ms, rate_rps, ScalingRules(10, 10, 1, drain_s=60))
     wait_s = fifo_wait_s(served.edges_ms / 1000, served.rate_rps, served.served_rps, 10)
-    capacity = Capacity(10, 10, latency_limit_s=100)
+    capacity = Capacity(10, 10, latency_limit_s=100, latency_metric="mean_e2e")
     beyond = np.zeros(wait_s.size, dtype=bool)
     reserved = np.ones(wait_s.size, dtype=np.int64)
-    rise_rps = np.zeros(wait_s.size)
+    rise_rps, waits_s = np.zeros(wait_s.size), np.stack([wait_s] * 3)
+    latency_s = {"mean_e2e": wait_s}
     return PlannedService(
-        "burst", 1, 1, capacity, False, served, wait_s, beyond, reserved, rise_rps
+        "burst", 1, 1, capacity, False, served, latency_s, beyond, reserved, rise_rps, waits_s
     )
 
 
