@@ -63,13 +63,13 @@ FLEXIBILITY_METRICS = (
     Metric(f"{_E}.not_drawn_mwh", "MWh", "energy not drawn in event <event>",
            text="its ramps included"),
     Metric(f"{_E}.rebound_mw", "MW", "largest rebound after event <event>",
-           text="above the power without it, over 15 min within 24 h"),
+           text="above the power without it, over 15 min; within 24 h, up to another event"),
     Metric(f"{_E}.rebound_mwh", "MWh", "energy of the rebound after event <event>",
-           text="drawn within 24 h beyond that without it"),
+           text="drawn beyond that without it; within 24 h, up to another event"),
     Metric(f"{_E}.money", "1", "money not spent on event <event>", "{:,.2f}",
-           "price times energy not drawn, its rebound within 24 h taken off"),
+           "price times energy not drawn, its rebound taken off; events at once share evenly"),
     Metric(f"{_E}.t_co2", "t", "CO2 not emitted by event <event>", "{:,.3f}",
-           "carbon intensity times energy not drawn, its rebound within 24 h taken off"),
+           "carbon intensity times energy not drawn, its rebound taken off; likewise"),
     Metric("flexibility.events_held", "%", "intervals of events at or under their targets",
            "{:.1f}", view="main", factor=100),
     Metric("flexibility.mean_reduction", "%", "mean reduction in events", "{:.1f}",
@@ -104,8 +104,8 @@ class _EventMeter:
             own, twin = block.columns[POWER][rows].copy(), block.columns[BASELINE][rows].copy()
             self._parts.append((block.t0_ms + rows.start * block.dt_ms, own, twin))
 
-    def entry(self) -> dict[str, Any]:
-        """Return its values; None where the run does not tell them."""
+    def entry(self, events: Sequence[Event]) -> dict[str, Any]:
+        """Return its values beside all events; None where the run does not tell them."""
         event, dt_ms = self.event, self._step_ms
         power_w = np.concatenate([own for _, own, _ in self._parts])
         twin_w = np.concatenate([twin for *_, twin in self._parts])
@@ -118,16 +118,16 @@ class _EventMeter:
                 for at in zip(times_ms.tolist(), repeat(before_w), twin_w.tolist())
             ]
         )
-        found = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w)
+        own = _own_share(event, events, times_ms)
+        found = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
         found["before_mw"] = before_w / W_PER_MW
         found["target_mw"] = event.target.level_w(before_w) / W_PER_MW
-        changed_j = (twin_w - power_w) * dt_ms / MS_PER_S
-        after = times_ms >= event.ramp_ms
+        changed_j = (twin_w - power_w) * own * dt_ms / MS_PER_S
         edges_ms = np.append(times_ms, times_ms[-1] + dt_ms)
         for key, signal, unit in _COSTS:
             if signal in self._signals:
                 worth = self._signals[signal].means(edges_ms)
-                found[key] = float(np.nansum((worth * changed_j)[after])) / unit
+                found[key] = float(np.nansum(worth * changed_j)) / unit
         return {"name": event.id, **found}
 
 
@@ -138,6 +138,22 @@ _COSTS = (
 )
 
 
+def _own_share(event: Event, events: Sequence[Event], times_ms: Int64Array) -> Float64Array:
+    """Return which part of what changes at each time is an event's, 0-1.
+
+    ASSUMPTION: events that act at once share evenly; where none acts, a change is of the event that
+    was over last, for `REBOUND_MS`.
+    """
+    ramps_ms, over_ms = np.array([(of.ramp_ms, of.over_ms) for of in events]).T[:, :, np.newaxis]
+    n_acting = ((ramps_ms <= times_ms) & (times_ms < over_ms)).sum(axis=0)
+    last_ms = np.where(over_ms <= times_ms, over_ms, -REBOUND_MS).max(axis=0)
+    acting = (event.ramp_ms <= times_ms) & (times_ms < event.over_ms)
+    rebounds = (n_acting == 0) & (last_ms == event.over_ms)
+    rebounds &= times_ms < event.over_ms + REBOUND_MS
+    n_rebound = int((over_ms == event.over_ms).sum())
+    return acting / np.maximum(n_acting, 1) + rebounds / n_rebound
+
+
 def _against_twin(
     event: Event,
     times_ms: Int64Array,
@@ -145,12 +161,13 @@ def _against_twin(
     power_w: Float64Array,
     twin_w: Float64Array,
     allowed_w: Float64Array,
+    own: Float64Array,
 ) -> dict[str, Any]:
-    """Return what an event did to the power."""
+    """Return what an event did to the power; its `own` part of a change is of energy alone."""
     held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
     limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
     acting = (times_ms >= event.ramp_ms) & (times_ms < event.over_ms)
-    after = (times_ms >= event.over_ms) & (times_ms < event.over_ms + REBOUND_MS)
+    after = (times_ms >= event.over_ms) & (own > 0)
     found: dict[str, Any] = {}
     if not held.any():  # the run ends before
         return {"twin_mw": None, "mean_mw": None, "mean_reduction": None}
@@ -171,14 +188,14 @@ def _against_twin(
     if reached.size:
         found["issue_to_target_s"] = (int(times_ms[reached[0]]) - event.issued_ms) / MS_PER_S
     found["overshoot_mw"] = max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
-    found["not_drawn_mwh"] = float((twin_w - power_w)[acting].sum()) * j_per_w / J_PER_MWH
+    found["not_drawn_mwh"] = float(((twin_w - power_w) * own)[acting].sum()) * j_per_w / J_PER_MWH
     if after.any():
         beyond_w = (power_w - twin_w)[after]
         n = max(1, REBOUND_WINDOW_MS // dt_ms)
         sums = np.concatenate([[0.0], np.cumsum(beyond_w)])
         windows_w = (sums[n:] - sums[:-n]) / n if beyond_w.size >= n else np.zeros(0)
         found["rebound_mw"] = max(float(windows_w.max(initial=0.0)), 0.0) / W_PER_MW
-        found["rebound_mwh"] = float(beyond_w.sum()) * j_per_w / J_PER_MWH
+        found["rebound_mwh"] = float((beyond_w * own[after]).sum()) * j_per_w / J_PER_MWH
     return found
 
 
@@ -230,7 +247,8 @@ class FlexibilityMetrics:
 
     def block(self) -> dict[str, Any]:
         """Return the `flexibility` block of the metrics."""
-        entries = [meter.entry() for meter in self._meters]
+        events = [meter.event for meter in self._meters]
+        entries = [meter.entry(events) for meter in self._meters]
         for entry, meter in zip(entries, self._meters, strict=True):
             event = meter.event
             times = {"issued": event.issued_ms, "start": event.start_ms, "ramp": event.ramp_ms}

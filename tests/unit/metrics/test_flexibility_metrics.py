@@ -119,6 +119,46 @@ def test_energy_not_drawn_is_worth_its_price_and_its_carbon() -> None:
     assert found["t_co2"] == pytest.approx(-event["t_co2"])
 
 
+@pytest.mark.parametrize("start_h", [12.25, 12.75, 13.5, 17.0, 40.0])
+def test_each_change_is_counted_in_one_event(start_h: float) -> None:
+    """Two events, from at once to days apart: energy and money of both are those of the run."""
+    start_ms = round(start_h * H)
+    issued_ms = start_ms - 30 * MIN
+    events = [
+        the_event(),
+        the_event(id="later", issued_ms=issued_ms, start_ms=start_ms, end_ms=start_ms + 2 * H),
+    ]
+    own_w, twin_w = a_day()
+    rng = np.random.default_rng(2)
+    begin, over = 11 * 60 + 50, (start_ms + 2 * H) // MIN + 10
+    own_w[begin:over] = twin_w[begin:over] - rng.uniform(0, 30e6, over - begin)
+    own_w[over:] = twin_w[over:] + rng.uniform(0, 5e6, own_w.size - over)
+    hours = np.arange(48, dtype=np.int64) * H
+    price_per_mwh = rng.uniform(20, 200, 48)
+    found = measured(own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)})
+    within = min(over + 24 * 60, own_w.size)
+    if start_h == 40:  # in between, what comes a day after the first is of neither
+        gap = slice(13 * 60 + 10 + 24 * 60, (start_ms - 10 * MIN) // MIN)
+        own_w[gap] = twin_w[gap]
+        found = measured(own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)})
+    saved_mw = (twin_w - own_w)[begin:within] / 1e6
+    money = saved_mw @ np.repeat(price_per_mwh, 60)[begin:within] / 60
+    assert sum(event["money"] for event in found["events"]) == pytest.approx(money)
+    energy = [event["not_drawn_mwh"] - event.get("rebound_mwh", 0) for event in found["events"]]
+    assert sum(energy) == pytest.approx(saved_mw.sum() / 60)
+
+
+def test_a_rebound_ends_where_the_next_event_begins() -> None:
+    later = the_event(id="later", issued_ms=16 * H, start_ms=17 * H, end_ms=18 * H)
+    own_w, twin_w = a_day()
+    own_w[14 * 60 : 14 * 60 + 30] += 20e6
+    own_w[17 * 60 : 18 * 60] -= 25e6
+    own_w[19 * 60 : 19 * 60 + 30] += 8e6
+    first, second = measured(own_w, twin_w, [the_event(), later])["events"]
+    assert (first["rebound_mw"], second["rebound_mw"]) == (20, 8)
+    assert (first["rebound_mwh"], second["rebound_mwh"]) == pytest.approx((10, 4))
+
+
 def test_the_weighted_performance_of_the_demonstration_in_phoenix_is_met() -> None:
     """SRP event of 3 May 2025, jobs and tiers as published with arXiv:2507.00909."""
     of_tier = {tier: JobFlexibility(tier=tier).least_speed for tier in (1, 2, 3)}
