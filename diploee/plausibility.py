@@ -77,7 +77,7 @@ def run_warnings(
         *_never_standing(facility),
         *_built_at_once(facility, clock),
         *_left_out(matches),
-        *_shortfalls(facility, clock, pools, matches, jobs.queues),
+        *_off_target(facility, clock, jobs.streams, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
         *_weather_of_another_zone(clock, weather),
@@ -353,43 +353,41 @@ def overfull_pools(facility: Facility, clock: RunClock, streams: JobStreams) -> 
         first = pool.standing(clock).first
         nodes = streams.asked_nodes(name) / facility.slots_per_node(name)
         if first and nodes > first * (1 + SHORTFALL):
-            wait_h = (nodes / first - 1) * HOURS_PER_DAY
+            wait_h, days = (nodes / first - 1) * HOURS_PER_DAY, clock.simulated_ms / MS_PER_DAY
             yield (
                 f"pool '{name}': the jobs ask for {nodes / first:.4g} times its {first:,} nodes; "
                 f"{ceil(nodes):,} are needed on average, with {first:,} the wait grows by about "
-                f"{wait_h:,.3g} h a day, to {wait_h * clock.horizon_ms / MS_PER_DAY:,.3g} h if "
+                f"{wait_h:,.3g} h a day, to {wait_h * days:,.3g} h if "
                 "they come to the run's end"
             )
 
 
-def _shortfalls(
+def _off_target(
     facility: Facility,
     clock: RunClock,
-    pools: Pools,
-    matches: Sequence[StreamMatch],
+    streams: JobStreams,
     queues: Mapping[str, QueueMetrics],
 ) -> Iterator[str]:
     for name, pool in facility.pools.items():
-        of_pool = [m for m in matches if pools[m.stream] == name]
-        target = sum(m.target_utilization or m.matched_utilization for m in of_pool)
-        queue = queues[name]
+        expected, queue = streams.run_utilization(name), queues[name]
         stand_ms = pool.standing(clock).node_ms(clock.horizon_ms)
         reached = queue.node_ms / (stand_ms * facility.slots_per_node(name))
-        if target > 1 + SHORTFALL:
+        off = f"pool '{name}': simulated utilization {reached:.4f} is {abs(reached - expected):.4f}"
+        if expected > 1 + SHORTFALL:
             # A queue that is never empty grows by what is asked for less what is worked off.
-            wait_h = (target - 1) * clock.horizon_ms / MS_PER_H
+            wait_h = (expected - 1) * clock.simulated_ms / MS_PER_H
             yield (
-                f"pool '{name}': the jobs ask for {target:.4g} times its nodes, on average for "
-                f"{ceil(target * stand_ms / clock.horizon_ms):,}; with {pool.n_nodes:,} the wait "
+                f"pool '{name}': the jobs ask for {expected:.4g} times its nodes, on average for "
+                f"{ceil(expected * stand_ms / clock.horizon_ms):,}; with {pool.n_nodes:,} the wait "
                 f"grows to about {wait_h:,.3g} h at the end of the run: {queue.unstarted:,} jobs "
                 "never started"
             )
-        elif reached < target * (1 - SHORTFALL):
-            yield (
-                f"pool '{name}': simulated utilization {reached:.4f} is {target - reached:.4f} "
-                f"short of {target:.4f}: {queue.unstarted:,} jobs never started"
-            )
-        elif queue.unstarted > UNSTARTED * queue.submitted:
+        elif reached < expected * (1 - SHORTFALL):
+            yield f"{off} short of {expected:.4f}: {queue.unstarted:,} jobs never started"
+        elif reached > expected * (1 + SHORTFALL):
+            left_over = f"{queue.left_over:,} jobs that the warm-up left in the queue start in it"
+            yield f"{off} above {expected:.4f}: {left_over}"
+        elif queue.unstarted > max(UNSTARTED * queue.submitted, queue.left_over):
             yield (
                 f"pool '{name}': {queue.unstarted:,} of {queue.submitted:,} jobs never started; "
                 "the queue grows faster than the pool works it off"

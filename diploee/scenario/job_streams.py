@@ -267,10 +267,11 @@ class JobStream(Model):
         "factor of weeks is calendar.week_to_week. Days do not differ if absent."
     )
     target_utilization: Utilization | None = unset(
-        "Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
+        "Mean node occupancy to reach, 0-1 (Eq. 1), over the time of the calendar's mean; or "
+        "jobs_per_day."
     )
     jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = unset(
-        "Mean jobs per day over the span; or target_utilization."
+        "Mean jobs per day over the time of the calendar's mean; or target_utilization."
     )
     match: Literal["list", "simulated"] = default(
         "list",

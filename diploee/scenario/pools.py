@@ -107,10 +107,10 @@ class StandingNodes:
         standing: Float64Array = levels[np.searchsorted(steps_ms, times_ms, side="right")] * 1.0
         return standing
 
-    def node_ms(self, horizon_ms: int) -> int:
-        """Return the node time of a run of a length [node ms]."""
+    def node_ms(self, horizon_ms: int, from_ms: int = 0) -> int:
+        """Return the node time of a run of a length, or from before it on [node ms]."""
         later = ((horizon_ms - time_ms) * n_nodes for time_ms, n_nodes in self.added)
-        return self.first * horizon_ms + sum(later)
+        return self.first * (horizon_ms - from_ms) + sum(later)
 
 
 class SchedulerSpec(Kind):

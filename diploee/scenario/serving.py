@@ -347,7 +347,7 @@ class RequestStream(Model):
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
     request_rate_rps: Annotated[RequestRate | None, SCALES] = unset(
-        "Mean request rate of all services over the span [1/s]."
+        "Mean request rate of all services over the time of the calendar's mean [1/s]."
     )
     requests_per_day: Annotated[float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES] = (
         unset("Mean requests per day of all services; or request_rate_rps.")

@@ -320,7 +320,8 @@ class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
     Rates go in a line without a jump; each hour has the mean that its weight says.
-    Only ratios matter: the weights are normalised so that their mean over the simulated span is 1.
+    Only ratios matter: the weights are normalised so that their mean over the run is 1, or over
+    warm-up and run where the run is shorter than the day, week or year in which they repeat.
     The factor of `week_to_week` is not, but over a calendar year; a target utilization is met.
     """
 

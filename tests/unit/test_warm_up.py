@@ -119,11 +119,12 @@ def test_the_queue_at_the_start_is_that_which_the_warm_up_left(tmp_path: Path) -
     assert run.metrics["jobs"]["mean_queue_time_all_h"] == pytest.approx(mean_h)
 
 
-def test_calendars_keep_their_mean_over_the_run(tmp_path: Path) -> None:
+def test_calendars_keep_their_mean_over_a_run_of_a_week() -> None:
     # No hour of the warm-up has a job: the run's mean count is that of the run alone.
     changes = {
         **GIVEN,
         "start": "2018-01-02",
+        "duration": "1 week",
         "streams.training.calendar": {"day_of_week": [0, 1, 1, 1, 1, 1, 1]},
         "streams.training.jobs_per_day": 2_000.0,
         "facility.pools.main.n_nodes": 200,

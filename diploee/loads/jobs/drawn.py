@@ -84,7 +84,7 @@ class DrawnJobs(JobSource):
         self._edges = np.cumsum(shares)
         self._arrays = any(c.job_class.arrays is not None for c in self.classes)
         self._layer_jobs_per_day = LAYER_MARGIN * self._expected_jobs_per_day()
-        expected = self._layer_jobs_per_day * frame.clock.horizon_ms / MS_PER_DAY
+        expected = self._layer_jobs_per_day * frame.mean_ms / MS_PER_DAY
         simulated = self._layer_jobs_per_day * frame.n_days
         check_n_jobs(
             simulated, f"streams.{frame.name}", "ask for fewer or longer jobs, or shorten the run"
@@ -144,7 +144,7 @@ class DrawnJobs(JobSource):
 
     def _match_list(self, target: float) -> None:
         """Bisect on the node time that the list asks for, summed by mark in one pass a layer."""
-        of_bins = np.empty(0, dtype=np.int64)
+        of_bins, frame = np.empty(0, dtype=np.int64), self._frame
         n_candidates = 0
         at_once = max(1, int(AT_ONCE * MS_PER_DAY / DRAW_MS / self._layer_jobs_per_day))
 
@@ -153,7 +153,7 @@ class DrawnJobs(JobSource):
             sums = np.zeros(BINS, dtype=np.int64)
             for spans in self._frame.batches(at_once):
                 jobs, mark = self._draw(n_layers - 1, spans)
-                asked_ms = node_ms(jobs, self._frame.clock.horizon_ms)
+                asked_ms = node_ms(jobs, frame.clock.horizon_ms, frame.mean_from_ms)
                 np.add.at(sums, mark % MARKS // (MARKS // BINS), asked_ms)
                 n_candidates += len(jobs)
             of_bins = np.concatenate([of_bins, sums])
@@ -326,7 +326,7 @@ class DrawnJobs(JobSource):
         )
 
     def _mean_duration_ms(self, c: StreamClass) -> float:
-        horizon_ms = self._frame.clock.horizon_ms
+        horizon_ms = self._frame.mean_ms
         if c.job_class.duration is not None:
             mean_s = c.job_class.duration.mean_s(horizon_ms / MS_PER_S)
             if (arrays := c.job_class.arrays) is not None and arrays.duration is not None:

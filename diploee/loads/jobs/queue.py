@@ -39,6 +39,7 @@ class QueueMetrics:
     def __init__(self, horizon_ms: int, has_streams: bool = True) -> None:
         self._horizon_ms, self.has_streams = horizon_ms, has_streams
         self.submitted, self.started, self.node_ms = 0, 0, 0
+        self.left_over = 0  # jobs of the warm-up that started in the run
         self._queued, self._wait_ms, self._longest_ms = 0, 0, 0
 
     def add(self, n_submitted: int, started: Schedule) -> None:
@@ -49,6 +50,8 @@ class QueueMetrics:
         """
         self.submitted += n_submitted
         self.node_ms += int(started.node_ms.sum())
+        start_ms, submit_ms = started.start_ms[started.first], started.jobs.submit_ms[started.first]
+        self.left_over += int(np.count_nonzero((submit_ms < 0) & (start_ms >= 0)))
         wait_ms = started.wait_ms[started.first & (started.jobs.submit_ms >= 0)]
         if not wait_ms.size:
             return

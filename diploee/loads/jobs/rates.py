@@ -48,7 +48,7 @@ class HourlyRates:
     # Times between which the rate is linear, (N,), the edges among them; one that comes twice is a
     # step, where nodes are added
     nodes_ms: Int64Array
-    at_nodes: Float64Array  # rate there relative to the mean over the run (time-weighted mean 1)
+    at_nodes: Float64Array  # rate there relative to the mean from `mean_from_ms` on
 
     @property
     def of_pieces(self) -> Float64Array:
@@ -215,6 +215,20 @@ def _week_levels(
     return first, level / level.mean()
 
 
+def mean_from_ms(calendar: Calendar, clock: RunClock) -> int:
+    """Return from when on a calendar's mean is taken, to the end of the run [ms].
+
+    It is the start of the run, but that of its warm-up where the run is shorter than the day, week
+    or year in which the weights repeat: a run of a weekend says nothing of the days before.
+    """
+    hours = np.array(calendar.week_weights()).reshape(-1, HOURS_PER_DAY)
+    cycle_h = HOURS_PER_DAY if np.ptp(hours) else 0
+    cycle_h = HOURS_PER_WEEK if np.ptp(hours, axis=0).any() else cycle_h
+    cycle_h = HOURS_PER_DAY * 365 if np.ptp(calendar.month_weights()) else cycle_h
+    # A day or week in which clocks are put forward is an hour shorter.
+    return clock.begin_ms if clock.horizon_ms < (cycle_h - 1) * MS_PER_H else 0
+
+
 Scatter = tuple[float, int, Callable[[int], np.random.Generator]]
 """Random factors on a rate: their variance, how many a day (24 or 1), and where those of a local
 day come from, by its number since 1970."""
@@ -231,8 +245,8 @@ def hourly_rates(
     """Lay calendar weights over a run, without a step but where nodes are added.
 
     Each clock hour has the mean of its weight and factors. These, as those of the weeks of the
-    stream `name`, are not in the mean of 1 over the run. Rates are in proportion to nodes that
-    stand.
+    stream `name`, are not in the mean of 1, which is taken from `mean_from_ms` on. Rates are in
+    proportion to nodes that stand.
     """
     # A run that begins earlier has the same line: it goes by the hours around the run as well.
     edges_ms, hours = _local_hours(
@@ -246,7 +260,9 @@ def hourly_rates(
             line = _per_node(line, standing)
         return line.between(clock.begin_ms, clock.horizon_ms)
 
-    mean = laid(weight).between(0, clock.horizon_ms).of_pieces.sum() / clock.horizon_ms
+    from_ms = mean_from_ms(calendar, clock)
+    of_pieces = laid(weight).between(from_ms, clock.horizon_ms).of_pieces
+    mean = of_pieces.sum() / (clock.horizon_ms - from_ms)
     if not mean > 0:
         raise WorkloadError(
             f"calendar: every hour from {clock.start} on has weight zero; "

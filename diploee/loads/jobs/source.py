@@ -19,7 +19,7 @@ import numpy.typing as npt
 from diploee.clock import RunClock
 from diploee.errors import Brief, ProfileError, WorkloadError, did_you_mean, plural
 from diploee.jit import njit
-from diploee.loads.jobs.rates import HourlyRates, hourly_rates
+from diploee.loads.jobs.rates import HourlyRates, hourly_rates, mean_from_ms
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import (
     gpus_of,
@@ -59,7 +59,8 @@ class StreamFrame:
 
     def __init__(self, name: str, scenario: Scenario) -> None:
         self.name, self.seed, self.clock = name, scenario.seed, scenario.clock
-        self.pool, facility = scenario.streams[name].pool, scenario.facility
+        spec, facility = scenario.streams[name], scenario.facility
+        self.pool, self.mean_from_ms = spec.pool, mean_from_ms(spec.calendar, self.clock)
         of_pool = facility.pools[self.pool]
         self.pool_id = list(facility.pools).index(self.pool)
         self.slots_per_node = facility.slots_per_node(self.pool)
@@ -92,13 +93,18 @@ class StreamFrame:
 
     @property
     def capacity_ms(self) -> int:
-        """Node time of the pool over the run, that of the nodes that stand [node ms]."""
-        return self.standing.node_ms(self.clock.horizon_ms)
+        """Node time of the pool over what means are of, that of the nodes that stand [node ms]."""
+        return self.standing.node_ms(self.clock.horizon_ms, self.mean_from_ms)
 
     @property
     def mean_nodes(self) -> float:
-        """Nodes that stand, mean over the run."""
-        return self.capacity_ms / self.clock.horizon_ms
+        """Nodes that stand, mean over what means are of."""
+        return self.capacity_ms / self.mean_ms
+
+    @property
+    def mean_ms(self) -> int:
+        """Time that means are of: the run, with its warm-up where `mean_from_ms` says so [ms]."""
+        return self.clock.horizon_ms - self.mean_from_ms
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ class JobSource(ABC):
         self._stream, self._frame = stream, frame
         self.name, self.pool = frame.name, frame.pool
         self.counts: dict[str, int] = {}
-        self._n_jobs = self._listed_ms = 0
+        self._n_jobs = self._listed_ms = self._in_run_ms = 0
 
     @property
     @abstractmethod
@@ -162,10 +168,12 @@ class JobSource(ABC):
 
         `class_id` is an index into `classes`; `job_id` is set where the streams are joined.
         """
-        self._n_jobs = self._listed_ms = 0
+        horizon_ms, from_ms = self._frame.clock.horizon_ms, self._frame.mean_from_ms
+        self._n_jobs = self._listed_ms = self._in_run_ms = 0
         for jobs in self._draws(n_spans):
             self._n_jobs += int(np.count_nonzero(jobs.submit_ms >= 0))
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
+            self._listed_ms += int(node_ms(jobs, horizon_ms, from_ms).sum())
+            self._in_run_ms += int(node_ms(jobs, horizon_ms).sum())
             yield jobs
             del jobs  # before the next are drawn
 
@@ -178,6 +186,14 @@ class JobSource(ABC):
         return StreamMatch(
             self.name, per_day, self.kind, None, self._listed, counts=dict(self.counts)
         )
+
+    @property
+    def run_utilization(self) -> float:
+        """Occupancy to be expected of the run itself, 0-1: the target, or what the jobs ask for."""
+        spec, in_run = self._stream, not self._frame.mean_from_ms
+        if spec.target_utilization is not None and (in_run or spec.match == "simulated"):
+            return spec.target_utilization
+        return self._in_run_ms / self._frame.standing.node_ms(self._frame.clock.horizon_ms)
 
     @property
     def _listed(self) -> float:
@@ -206,13 +222,13 @@ class JobSource(ABC):
         return np.rint(np.minimum(drawn_ms, LONGEST_STARTUP_MS)).astype(np.int32)
 
 
-def node_ms(jobs: JobTable, horizon_ms: int) -> Int64Array:
-    """Return the node time of each job within the run, as if it started at once [node ms].
+def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
+    """Return the node time of each job within a span, as if it started at once [node ms].
 
-    Over nodes and horizon it is Eq. 1 with N(t) from submissions and expected durations (2.3.1).
+    Over nodes and time it is Eq. 1 with N(t) from submissions and expected durations (2.3.1).
     """
     end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
-    run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, 0), 0)
+    run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, from_ms), 0)
     asked: Int64Array = jobs.n_nodes.astype(np.int64) * run_ms
     return asked
 

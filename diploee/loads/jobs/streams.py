@@ -71,6 +71,10 @@ class JobStreams:
         asked = sum(source.asked_nodes for source in self._sources if source.pool == pool)
         return asked * (standing.first / mean)
 
+    def run_utilization(self, pool: str) -> float:
+        """Return the occupancy of a pool to be expected in the run, 0-1; after all `windows`."""
+        return sum(source.run_utilization for source in self._sources if source.pool == pool)
+
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
         """Find how many jobs each stream submits.
 

@@ -114,10 +114,10 @@ def test_rates_do_not_jump_at_the_edge_of_an_hour() -> None:
 def test_a_run_that_begins_earlier_has_the_same_rates() -> None:
     def line(hours_before: float) -> HourlyRates:
         begin_ms = round(hours_before * MS_PER_H)
-        clock = RunClock(datetime(2018, 1, 1, 5, 20), UTC, 50 * MS_PER_H, MS_PER_H, begin_ms)
+        clock = RunClock(datetime(2018, 1, 1, 5, 20), UTC, 168 * MS_PER_H, MS_PER_H, begin_ms)
         return hourly_rates(spiky(), clock, scatters=((0.7, 24, np.random.default_rng),))
 
-    alone, earlier = line(0), line(100).between(0, 50 * MS_PER_H)
+    alone, earlier = line(0), line(100).between(0, 168 * MS_PER_H)
     assert alone.edges_ms.tolist() == earlier.edges_ms.tolist()
     np.testing.assert_allclose(alone.at_nodes, earlier.at_nodes, rtol=1e-12)
 
