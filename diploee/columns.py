@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy.typing as npt
+
 from diploee.errors import Brief, InputError, did_you_mean, one_of, shown
 
 Role = Literal["device", "overhead", "loss", "cooling", "load", "source", "store", "hold"]
@@ -21,7 +23,23 @@ ADDED: tuple[Role, ...] = ("loss", "cooling", "load")
 TAKEN_OFF: tuple[Role, ...] = ("source", "store", "hold")
 """Roles that a stage takes off it."""
 
-_KINDS = {"mean": "mean over the interval", "instant": "at the interval's start"}
+ValueKind = Literal["mean", "instant", "end", "total"]
+
+VALUE_KINDS: dict[ValueKind, str] = {
+    "mean": "mean over the interval",
+    "instant": "at the interval's start",
+    "end": "at the interval's end",
+    "total": "total over the interval",
+}
+
+
+def coarser(values: npt.NDArray[Any], n: int, kind: ValueKind) -> npt.NDArray[Any]:
+    """Return each n values in turn as one, as their kind says; their number is a multiple of n."""
+    steps = values.reshape(-1, n)
+    if kind in ("instant", "end"):
+        return steps[:, 0 if kind == "instant" else -1].copy()
+    found: npt.NDArray[Any] = steps.sum(axis=1) if kind == "total" else steps.mean(axis=1)
+    return found
 
 
 @dataclass(frozen=True)
@@ -32,7 +50,7 @@ class Column(Brief):
     unit: str  # unit of its values
     # Whose values it holds; one per pool also exists for the whole facility
     per: Literal["facility", "pool", "service"]
-    kind: Literal["mean", "instant"]  # mean over each interval, or value at its start
+    kind: ValueKind  # what a value is of its interval
     boundary: str | None  # of a power: where it is taken and so what it includes
     text: str  # what it is, in a few words
     # Of a power, what it does to the power that passes its stage. Added to it: a `loss`, `cooling`,
@@ -57,7 +75,7 @@ class Column(Brief):
     def line(self) -> str:
         """Return the column in one line, unit first."""
         boundary = f" ({self.boundary})" if self.boundary else ""
-        return f"{self.unit}, {self.text}{boundary}, {_KINDS[self.kind]}"
+        return f"{self.unit}, {self.text}{boundary}, {VALUE_KINDS[self.kind]}"
 
 
 def in_words(name: str) -> str:

@@ -11,7 +11,7 @@ which it is written, the mean of its steps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from diploee.annexes import annex
-from diploee.columns import Columns, catalogue
+from diploee.columns import Columns, ValueKind, catalogue, coarser
 from diploee.facility import Block, Stage
 from diploee.facility.base import POWER, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
@@ -210,12 +210,12 @@ class Line:
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
     def written(self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()) -> Iterator[Block]:
-        """Yield blocks at the resolution, each value the mean of its steps, or that at its start.
+        """Yield blocks at the resolution, each value of its steps as the kind of its column says.
 
         `at_step` takes the blocks as they are computed.
         """
         n = self.scenario.resolution_ms // self.scenario.step_ms
-        instants = {column.name for column in self.columns if column.kind == "instant"}
+        kinds = {column.name: column.kind for column in self.columns}
         held, averaged = list[Block](), list[Block]()
         for block in blocks:
             for sink in at_step:
@@ -227,17 +227,15 @@ class Line:
             end_ms = whole.t0_ms + len(whole) // n * n * whole.dt_ms
             held = [whole.part(end_ms, whole.end_ms)] if end_ms < whole.end_ms else []
             if end_ms > whole.t0_ms:
-                averaged.append(self._averaged(whole.part(whole.t0_ms, end_ms), n, instants))
+                averaged.append(self._averaged(whole.part(whole.t0_ms, end_ms), n, kinds))
             is_last = end_ms == self.scenario.horizon_ms
             if averaged and (is_last or end_ms - averaged[0].t0_ms >= self.block_ms):
                 yield joined(averaged)
                 averaged = []
 
-    def _averaged(self, block: Block, n: int, instants: Collection[str]) -> Block:
+    def _averaged(self, block: Block, n: int, kinds: Mapping[str, ValueKind]) -> Block:
         columns = {
-            name: values[::n].copy()
-            if name.partition(".")[0] in instants
-            else values.reshape(-1, n).mean(axis=1)
+            name: coarser(values, n, kinds.get(name.partition(".")[0], "mean"))
             for name, values in block.columns.items()
         }
         found = Block(block.t0_ms, n * block.dt_ms, columns)

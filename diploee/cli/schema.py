@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.columns import Columns
+from diploee.columns import VALUE_KINDS, Columns
 from diploee.facility import STAGES
 from diploee.metric import Metric
 from diploee.metrics.catalogue import declared_metrics
@@ -46,7 +46,6 @@ def schema(
         typer.echo(json.dumps(model.model_json_schema(), indent=2))
 
 
-_COLUMN_KINDS = {"mean": "mean over the interval", "instant": "at its start"}
 _COLUMN_PER = {"facility": "facility", "pool": "facility, pool", "service": "service"}
 
 
@@ -75,7 +74,7 @@ def _outputs_reference() -> str:
                 (
                     f"`{c.name}`",
                     c.unit,
-                    _COLUMN_KINDS[c.kind],
+                    VALUE_KINDS[c.kind],
                     _COLUMN_PER[c.per] + of,
                     c.text,
                     c.boundary or "",

@@ -52,7 +52,7 @@ class GeneratorSpec(StageSpec):
                "heat in the fuel that the generator burns, by its lower heating value"),
         Column("generator_running", "1", "facility", "mean", None,
                "part of the interval in which the generator runs"),
-        Column("generator_starts", "1", "facility", "mean", None, "starts of the generator"),
+        Column("generator_starts", "1", "facility", "total", None, "starts of the generator"),
     )  # fmt: skip
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("generator.energy_mwh", "MWh", "energy that the generator gave", "{:,.2f}",

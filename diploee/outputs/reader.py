@@ -255,8 +255,8 @@ class Run(Brief):
         columns : sequence of str
             Columns of ``facility.parquet``, such as ``["facility_power_w"]``.
         step_ms : int, optional
-            Step [ms], a multiple of the run's resolution: values are means over each step, the last
-            one over what is left. The run's own by default.
+            Step [ms], a multiple of the run's resolution: values are means over each step, or what
+            the kind of their column says, the last one over what is left. The run's own by default.
         span : (datetime.datetime or None, datetime.datetime or None), optional
             From the start of an interval to before that of another; local time of the facility
             where it has no zone. From the run's start and to its end by default.

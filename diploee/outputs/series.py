@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from diploee.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
-from diploee.columns import find_column
+from diploee.columns import ValueKind, coarser, find_column
 from diploee.errors import Brief, InputError, one_line
 from diploee.tables import Float64Array, Int64Array, Kind, as_numpy, numbers, open_parquet
 from diploee.units import MS_PER_H, MS_PER_S
@@ -26,6 +27,8 @@ BATCH_ROWS = 1 << 18
 """Rows read at a time; it bounds the memory and does not change the values."""
 
 CHANGED = "the run folder was changed, run it again"
+
+NO_KINDS: Mapping[str, ValueKind] = MappingProxyType({})
 
 Rows = tuple[int, int]
 """Rows of a series, from the first to before the second."""
@@ -145,7 +148,10 @@ class RunSeries(Brief):
                 f"{self.name}'s {self.step_s:g} s"
             )
         blocks = self._read(columns, *(rows or (0, self.n_rows)))
-        return blocks if step_ms == self.step_ms else averaged(blocks, step_ms // self.step_ms)
+        if step_ms == self.step_ms:
+            return blocks
+        kinds = {name: find_column(name, self.run.columns)[0].kind for name in columns}
+        return averaged(blocks, step_ms // self.step_ms, kinds)
 
     def read(self, columns: Sequence[str], rows: Rows | None = None) -> SeriesBlock:
         """Return columns as one block; as `blocks`, for parts that fit into memory."""
@@ -208,26 +214,29 @@ class RunSeries(Brief):
         return SeriesBlock(starts_ms, found)
 
 
-def averaged(blocks: Iterable[SeriesBlock], n_rows: int) -> Iterator[SeriesBlock]:
-    """Yield means over n rows each; what is left of a block goes before the next one.
+def averaged(
+    blocks: Iterable[SeriesBlock], n_rows: int, kinds: Mapping[str, ValueKind] = NO_KINDS
+) -> Iterator[SeriesBlock]:
+    """Yield n rows each as one, means but where the kind of a column is another.
 
-    The mean of the last rows is over fewer where they are no whole number of steps.
+    What is left of a block goes before the next one. The last rows are fewer where they are no
+    whole number of steps.
     """
     left: list[SeriesBlock] = []
     for block in blocks:
         whole = _joined([*left, block])
         end = whole.starts_ms.size // n_rows * n_rows
         if end:
-            yield _means(whole.rows(slice(end)), n_rows)
+            yield _coarser(whole.rows(slice(end)), n_rows, kinds)
         left = [whole.rows(slice(end, None))]
     if left and left[0].starts_ms.size:
-        yield _means(left[0], left[0].starts_ms.size)
+        yield _coarser(left[0], left[0].starts_ms.size, kinds)
 
 
-def _means(block: SeriesBlock, n_rows: int) -> SeriesBlock:
+def _coarser(block: SeriesBlock, n_rows: int, kinds: Mapping[str, ValueKind]) -> SeriesBlock:
     return SeriesBlock(
         block.starts_ms[::n_rows],
-        {name: v.reshape(-1, n_rows).mean(axis=1) for name, v in block.columns.items()},
+        {name: coarser(v, n_rows, kinds.get(name, "mean")) for name, v in block.columns.items()},
     )
 
 

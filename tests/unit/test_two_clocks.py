@@ -260,3 +260,25 @@ def test_the_data_sheet_has_one_row_of_peaks_and_of_ramps(stepped: Run) -> None:
         peaks["1s"]["max_mw"], rel=1e-3
     )
     assert list(table.units) == ["1 s means", "1 min means", "10 min means", "15 min means"]
+
+
+STORED = {
+    "facility.stages": [
+        {"kind": "generator", "power_mw": 0.004, "above_mw": 0.014, "least_up_min": 1,
+         "least_down_min": 1, "start_delay_s": 10},
+        {"kind": "battery", "power_mw": 0.005, "energy_mwh": 0.001, "smoothing_s": 60},
+    ]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows_s", [60, 300])
+def test_charge_and_starts_of_a_row_are_those_of_its_steps(rows_s: int, tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", STORED | {"duration": "2 h", "resolution": "1 min", "step": "1 s"})
+    names = ["generator_starts", "battery_state_of_charge", "battery_discharge_w"]
+    blocks = list(run.blocks(names, step_ms=rows_s * 1_000))
+    starts, charge, given_w = (np.concatenate([b.columns[name] for b in blocks]) for name in names)
+    # Each order to start counts once, and the store has lost what left it by the end of a row.
+    assert starts.sum() == run.metrics["generator"]["starts"] > 2
+    nominal_j = 0.001 * 3.6e9
+    left_j = charge[0] * nominal_j - np.cumsum(given_w[1:]) * rows_s
+    assert charge[1:] == pytest.approx(left_j / nominal_j, abs=2e-6)
