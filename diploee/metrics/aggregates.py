@@ -52,13 +52,13 @@ class Aggregates:
         ]
         facility = model.facility
         self._slots = np.array([[facility.slots[pool]] for pool in pools]).reshape(-1, 1)
-        n_nodes = [[facility.pools[pool].n_nodes] for pool in pools]
-        self._n_slots = self._slots * np.array(n_nodes).reshape(-1, 1)
+        self._n_nodes = np.array([[facility.pools[pool].n_nodes] for pool in pools]).reshape(-1, 1)
+        self._pools = pools if len(facility.pools) > 1 else [""] * len(pools)
         self._model, self._active = model, ActiveSegments()
         self._queues = [QueueLength() for _ in classes]
         shape = len(_QUANTITIES), len(self._names)
         self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
-        self._sum, self._n_values = np.zeros(shape), 0
+        self._sum, self._weight = np.zeros(shape), np.zeros(shape)
 
     def take(self, window: JobWindow) -> None:
         """Take in the jobs of a window."""
@@ -78,8 +78,18 @@ class Aggregates:
             found = np.concatenate([found, self._of_classes(block)], axis=1)
         self._low = np.minimum(self._low, found.min(axis=2))
         self._high = np.maximum(self._high, found.max(axis=2))
-        self._sum += found.sum(axis=2)
-        self._n_values += len(block)
+        weight = np.ones_like(found)
+        if "standing_nodes" in block.columns:  # occupancy is of those that stand
+            weight[2] = [block.columns["standing_nodes"], *self._standing(block)]
+        self._sum += (found * weight).sum(axis=2)
+        self._weight += weight.sum(axis=2)
+
+    def _standing(self, block: Block) -> Float64Array:
+        """Return the nodes that stand in the pool of each class, shape (classes, B or 1)."""
+        if "standing_nodes" not in block.columns:
+            return self._n_nodes
+        names = (f"standing_nodes.{pool}".removesuffix(".") for pool in self._pools)
+        return np.array([block.columns[name] for name in names]).reshape(len(self._pools), -1)
 
     def _of_classes(self, block: Block) -> Float64Array:
         """Return what `add` takes, of the classes, shape (quantities, classes, B)."""
@@ -91,11 +101,12 @@ class Aggregates:
         queued = np.array([queue.at(block.starts_ms) for queue in self._queues])
         self._active.drop_before(block.end_ms)
         power_w = energy_j * (MS_PER_S / block.dt_ms)
-        return np.array([power_w, at_start / self._slots, mean / self._n_slots, queued])
+        n_slots = self._slots * np.maximum(self._standing(block), np.finfo(float).tiny)
+        return np.array([power_w, at_start / self._slots, mean / n_slots, queued])
 
     def block(self) -> dict[str, Any]:
         """Return the `aggregates` block."""
-        means = self._sum / self._n_values
+        means = self._sum / np.maximum(self._weight, np.finfo(float).tiny)
         found: dict[str, Any] = {name: {} for name in self._names}
         for q, (quantity, suffix, *_) in enumerate(_QUANTITIES):
             per = W_PER_MW if suffix else 1.0

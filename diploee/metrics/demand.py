@@ -50,7 +50,7 @@ POWER_METRICS = (
 
 
 def _occupancy(key: str, name: str, view: View = "table") -> Metric:
-    label, text = f"{name} node occupancy", "busy nodes over all nodes"
+    label, text = f"{name} node occupancy", "busy nodes over all nodes that stand"
     return Metric(f"utilization.{key}", "%", label, "{:.2f}", text, view, 100)
 
 
@@ -105,6 +105,8 @@ def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> 
 
 def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
     """Return the `utilization` block: node occupancy (Eq. 1), 0-1, over the interval means."""
+    if not utilization.count:  # no node ever stands
+        return dict.fromkeys(("mean", "std", "median", "p90", "max"))
     median, p90 = utilization.percentiles(50, 90)
     return {
         "mean": utilization.mean,
@@ -123,17 +125,33 @@ class FacilityMetrics:
         self._step_ms = step_ms
         self.power_w = Distribution()
         self.utilization = Distribution()
+        self._busy = self._standing = 0.0  # sums over intervals
 
-    def add(self, power_w: Float64Array, utilization: Float64Array) -> None:
-        """Add intervals: their mean power [W] and node occupancy, 0-1, both of shape (B,)."""
+    def add(
+        self,
+        power_w: Float64Array,
+        utilization: Float64Array,
+        standing_nodes: Float64Array | None = None,
+    ) -> None:
+        """Add intervals: their mean power [W] and node occupancy, 0-1, both of shape (B,).
+
+        Where the nodes that stand change, occupancy is only known while some do.
+        """
         self.power_w.add(power_w)
+        if standing_nodes is not None:
+            self._busy += float(utilization @ standing_nodes)
+            self._standing += float(standing_nodes.sum())
+            utilization = utilization[standing_nodes > 0]
         self.utilization.add(utilization)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `power` and `utilization` blocks."""
+        found = _utilization_metrics(self.utilization)
+        if self._standing:
+            found["mean"] = self._busy / self._standing
         return {
             "power": power_metrics(self.power_w, self._step_ms, self._rated_power_w),
-            "utilization": _utilization_metrics(self.utilization),
+            "utilization": found,
         }
 
 

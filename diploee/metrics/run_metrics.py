@@ -272,11 +272,12 @@ class RunMetrics:
     def add(self, block: Block) -> None:
         """Take in a block."""
         columns = block.columns
-        self._whole.add(columns[POWER], columns["utilization"])
+        self._whole.add(columns[POWER], columns["utilization"], columns.get("standing_nodes"))
         pools_w = {self._only_pool: columns["it_power_w"]} if self._only_pool else {}
         for name, of_pool in self._pools.items():
             pools_w[name] = columns[f"it_power_w.{name}"]
-            of_pool.add(pools_w[name], columns[f"utilization.{name}"])
+            standing = columns.get(f"standing_nodes.{name}")
+            of_pool.add(pools_w[name], columns[f"utilization.{name}"], standing)
         transient_ms = self._transient.end_ms if self._transient else 0
         self._grid.add(block.t0_ms, columns[POWER], pools_w, transient_ms)
         if self._poi is not None:

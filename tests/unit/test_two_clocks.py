@@ -273,7 +273,9 @@ STORED = {
 
 @pytest.mark.parametrize("rows_s", [60, 300])
 def test_charge_and_starts_of_a_row_are_those_of_its_steps(rows_s: int, tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "run", STORED | {"duration": "2 h", "resolution": "1 min", "step": "1 s"})
+    run = tiny_run(
+        tmp_path / "run", STORED | {"duration": "2 h", "resolution": "1 min", "step": "1 s"}
+    )
     names = ["generator_starts", "battery_state_of_charge", "battery_discharge_w"]
     blocks = list(run.blocks(names, step_ms=rows_s * 1_000))
     starts, charge, given_w = (np.concatenate([b.columns[name] for b in blocks]) for name in names)

@@ -74,3 +74,32 @@ def test_without_by_load_only_all_is_reported_and_the_section_is_folded(tmp_path
     assert {figure.item for figure in table.figures} == {"all"}
     shown = {figure.quantity: figure.value for figure in table.figures}
     assert shown["Busy nodes, max"] == np.max(plain.facility()["busy_nodes"])
+
+
+def test_mean_occupancy_of_a_growing_site_is_node_time_over_node_hours(tmp_path: Path) -> None:
+    """Half a day without nodes, then 4, then 12: by the jobs' own node time."""
+    phases = [
+        {"since": "2018-01-01 12:00", "n_nodes": 4},
+        {"since": "2018-01-02 07:00", "n_nodes": 12},
+    ]
+    changes = {"facility.pools.main.phases": phases, "duration": "2 d", "resolution": "1 h"}
+    changes["streams.training.target_utilization"] = 0.5
+    changes["facility.pools.other"] = {"node_type": "node", "n_nodes": 5}
+    scenario = tiny_scenario(changes)
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), by_load=True)
+    jobs = run.jobs()
+    end = run.facility().index[0] + np.timedelta64(2, "D")
+    lasts = jobs["end_time"].clip(upper=end).fillna(end) - jobs["start_time"]
+    node_h = float((jobs["n_nodes"] * lasts.dt.total_seconds()).sum()) / 3600
+    stand_h = 19 * 4 + 17 * 12
+    found = run.metrics["pools"]["main"]["utilization"]
+    assert found["mean"] == pytest.approx(node_h / stand_h, rel=1e-5)
+    whole = node_h / (stand_h + 5 * 48)
+    assert run.metrics["utilization"]["mean"] == pytest.approx(whole, rel=1e-5)
+    assert run.metrics["aggregates"]["all"]["utilization"]["mean"] == pytest.approx(whole, rel=1e-5)
+    of_classes = [of for name, of in run.metrics["aggregates"].items() if name != "all"]
+    total = sum(of["utilization"]["mean"] for of in of_classes)
+    assert total == pytest.approx(node_h / stand_h, rel=1e-5)
+    # Percentiles are of the hours in which nodes stand: every busy hour is among 36.
+    hours = run.facility()["utilization.main"].astype(float)[12:]
+    assert found["median"] == pytest.approx(hours.median(), rel=1e-5)
