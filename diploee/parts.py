@@ -337,8 +337,8 @@ PARTS_FILE = "parts.parquet"
 class PartSums:
     """Statistics of racks, rows and halls of a run with a layout, while its windows pass.
 
-    They are of the power at the nodes' AC input where that is modelled, else of the devices, and of
-    the time from when the run has filled up.
+    They are of the power at the nodes' AC input where that is modelled, else of the devices; means
+    are of the whole run, all else is of the time from when it has filled up.
     """
 
     def __init__(self, places: NodePlaces, model: PowerModel, layout: Layout) -> None:
@@ -377,11 +377,9 @@ class PartSums:
     def _add(self, power: PowerBlock) -> None:
         left_out = max(self._transient.end_ms - power.t0_ms, 0) // power.dt_ms
         power_w = power.it_power_w if power.it_ac_power_w is None else power.it_ac_power_w
-        power_w = np.ascontiguousarray(power_w[:, left_out:])
         for _, starts, of_level in self._levels:
-            of_level.add(
-                np.add.reduceat(power_w, starts) if starts.size < len(power_w) else power_w
-            )
+            of_part_w = np.add.reduceat(power_w, starts) if starts.size < len(power_w) else power_w
+            of_level.add(of_part_w, left_out)
 
     def write(self, path: Path) -> dict[str, Any]:
         """Write the statistics of each part, and return the `layout` block of the metrics."""

@@ -89,7 +89,7 @@ class Aggregates:
         if "standing_nodes" not in block.columns:
             return self._n_nodes
         names = (f"standing_nodes.{pool}".removesuffix(".") for pool in self._pools)
-        return np.array([block.columns[name] for name in names]).reshape(len(self._pools), -1)
+        return np.array([block.columns[name] for name in names])
 
     def _of_classes(self, block: Block) -> Float64Array:
         """Return what `add` takes, of the classes, shape (quantities, classes, B)."""

@@ -39,9 +39,13 @@ class PartMetrics:
         self._width_w = np.ones(n_parts)
         self._found = np.tile([np.inf, -np.inf, 0.0, 0.0], (n_parts, 1))
         self._together_w, self._n_values = -np.inf, 0
+        self._filling_w, self._n_filling = np.zeros(n_parts), 0
 
-    def add(self, power_w: Float64Array) -> None:
-        """Add intervals of all parts [W], shape (parts, B)."""
+    def add(self, power_w: Float64Array, n_left_out: int = 0) -> None:
+        """Add intervals of all parts [W], shape (parts, B); those left out count in the mean."""
+        self._filling_w += power_w[:, :n_left_out].sum(axis=1)
+        self._n_filling += min(n_left_out, power_w.shape[1])
+        power_w = np.ascontiguousarray(power_w[:, n_left_out:])
         rating_w = np.inf if self._rating_w is None else self._rating_w
         _count(power_w, rating_w, self._counts, self._width_w, self._found)
         self._together_w = max(self._together_w, float(power_w.sum(axis=0).max(initial=-np.inf)))
@@ -52,7 +56,8 @@ class PartMetrics:
         low, high, total, above = self._found.T
         beyond = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
         p99_w = np.clip((beyond.argmax(axis=1) + 0.5) * self._width_w, low, high)
-        found = {"mean_w": total / self._n_values, "min_w": low, "p99_w": p99_w, "max_w": high}
+        mean_w = (self._filling_w + total) / (self._n_filling + self._n_values)
+        found = {"mean_w": mean_w, "min_w": low, "p99_w": p99_w, "max_w": high}
         return found if self._rating_w is None else found | {"above_rating_h": above * self._step_h}
 
     def block(self) -> dict[str, Any]:

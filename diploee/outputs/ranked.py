@@ -182,7 +182,8 @@ RANKED = (
             "max_mw": "Largest peak", "peak_to_average": "Peak to average",
             "coincidence_factor": "Coincidence", "above_rating": "Above their rating",
             "above_rating_h": "Hours above",
-        }, "Once the run has filled up; each part is in parts.parquet. Nodes of a load draw alike: "
+        }, "Means are of the whole run, the rest once it has filled up; each part is in "
+           "parts.parquet. Nodes of a load draw alike: "
            "the coincidence is an upper bound, and a part swings at least as much as shown.",
            "Level"),),
         folded=True,

@@ -168,8 +168,9 @@ class RequestRates:
     relative_mean: Float64Array
     # Mean rate of a replayed trace [1/s]; None where a calendar gives the rates
     trace_rate_rps: float | None = None
-    # Random numbers of the fluctuation; None where there is none
+    # Random numbers of the fluctuation, and their times [ms]; None where there is none
     draws: Draws | None = None
+    drawn_ms: Int64Array | None = None
     fluctuation: Fluctuation | None = None  # its size
     # Nodes that the rates are in proportion to, with a step where some are added
     grows_with: StandingNodes | None = None
@@ -185,17 +186,20 @@ class RequestRates:
             return np.asarray(mean_rate_rps * self.own[row])
         mean_rps = probability * mean_rate_rps * self.relative_mean
         spec = self.fluctuation
-        if self.draws is None or spec is None or not mean_rate_rps * probability > 0:
+        if self.drawn_ms is None or self.draws is None or spec is None:
             return mean_rps
+        if not mean_rate_rps * probability > 0:
+            return mean_rps
+        drawn_rps = np.interp(self.drawn_ms, self.nodes_ms, mean_rps)
         of_minute = spec.relative_std**2 / _share_between_nodes(spec.correlation_time_s)
-        rate_rps = np.where(mean_rps > 0, mean_rps, np.inf)
+        rate_rps = np.where(drawn_rps > 0, drawn_rps, np.inf)
         # Requests that a node stands for: its share of the time to its neighbours.
-        gaps_s = np.diff(self.nodes_ms) / MS_PER_S
+        gaps_s = np.diff(self.drawn_ms) / MS_PER_S
         cell_s = (np.append(gaps_s, 0.0) + np.insert(gaps_s, 0, 0.0)) / 2
         reference_rps = spec.reference_rate_rps or mean_rate_rps
         users = (1 - spec.common_share) * of_minute * reference_rps / rate_rps
         common, own, noise = self.draws
-        exponent = np.zeros(mean_rps.size)
+        exponent = np.zeros(drawn_rps.size)
         for relative_variance, normal in (
             (spec.common_share * of_minute, common),
             (users, own[row]),
@@ -204,7 +208,8 @@ class RequestRates:
             # ln(1 + v): variance of the logarithm of a log-normal number of mean 1, variance v.
             variance = np.log1p(relative_variance)
             exponent += np.sqrt(variance) * normal - variance / 2
-        return mean_rps * np.exp(exponent, out=exponent)
+        factor = np.exp(exponent, out=exponent)
+        return mean_rps * np.interp(self.nodes_ms, self.drawn_ms, factor)
 
     def over(
         self, rate_rps: Float64Array, begin_ms: int, end_ms: int
@@ -246,15 +251,21 @@ def request_rates(
         return replace(rates, own=relative, shares=shares) if spec.has_own_replays else rates
     fluctuation = spec.fluctuating
     spacing_s = _node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
-    nodes_ms = _random_nodes_ms(clock, seed, name, spacing_s)
+    drawn_ms = _random_nodes_ms(clock, seed, name, spacing_s)
     standing = scenario.facility.pools[spec.pool].standing(clock)
     try:
         calendar = hourly_rates(spec.calendar, clock, seed, "requests", name, standing=standing)
     except WorkloadError as error:
         raise WorkloadError(f"request_streams.{name}.{error}") from error
-    relative, draws = calendar.at(nodes_ms), None
+    draws = None
     if fluctuation is not None:
         correlation_s = fluctuation.correlation_time_s
-        draws = _draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
+        draws = _draw_fluctuation(drawn_ms, clock, seed, name, tuple(spec.services), correlation_s)
     grows_with = standing if standing.added else None
-    return RequestRates(nodes_ms, relative, None, draws, fluctuation, grows_with)
+    # The calendar's line bends at nodes of its own; a step there has no slope.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.diff(calendar.at_nodes) / np.diff(calendar.nodes_ms)
+        bends = ~np.isclose(slope[1:], slope[:-1], rtol=1e-9, atol=1e-15)
+    nodes_ms = np.union1d(drawn_ms, calendar.nodes_ms[1:-1][bends])
+    relative = calendar.at(nodes_ms)
+    return RequestRates(nodes_ms, relative, None, draws, drawn_ms, fluctuation, grows_with)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from serving_builders import plan_of, request_rates, serving_scenario
+from serving_builders import one_service, plan_of, request_rates, serving_scenario
 
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.loads.jobs.rates import month_factors
@@ -151,9 +151,36 @@ def test_weights_on_a_line_give_rates_on_that_line() -> None:
     assert np.ptp(ratio) == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize("relative_std", [None, 1e-9])
+def test_minutes_about_a_bend_of_the_calendar_have_their_own_mean(
+    relative_std: float | None,
+) -> None:
+    weights = np.array([1.0, 9.0, 1.0, 5.0, 0.5, 8.0] * 4)
+    changes: dict[str, object] = {CALENDAR: {"hour_of_day": weights.tolist()}}
+    if relative_std:
+        changes["request_streams.chat.fluctuation"] = {"relative_std": relative_std}
+    scenario = serving_scenario({**changes, **one_service(), "duration": "1 d"})
+    # A line: at the hour the mean of both sides, at most twice the smaller; at the half what the
+    # hour still lacks. The day before and after are the same.
+    after = np.roll(weights, -1)
+    at_end = np.minimum((weights + after) / 2, 2 * np.minimum(weights, after))
+    at_half = 2 * weights - (np.roll(at_end, 1) + at_end) / 2
+    half_hours = np.append(np.column_stack([np.roll(at_end, 1), at_half]).ravel(), at_end[-1])
+    seconds = np.interp(np.arange(86_400) + 0.5, np.arange(49) * 1_800, half_hours)
+    minutes = seconds.reshape(-1, 60).mean(axis=1)
+    rate_rps = 1e6 if relative_std else 400.0  # many requests: no Poisson noise
+    rates = request_rates(scenario, "chat")
+    times_ms = np.arange(86_400) * 1_000 + 500
+    found = np.interp(times_ms, rates.nodes_ms, rates.of_service(0, 1.0, rate_rps)) / rate_rps
+    expected = minutes / minutes.mean()
+    of_minutes = found.reshape(-1, 60).mean(axis=1)
+    assert of_minutes == pytest.approx(expected, rel=1e-2 if relative_std else 2e-5)
+
+
 def test_nodes_lie_on_no_clock() -> None:
-    rates = request_rates(serving_scenario({"duration": "14 d"}), "chat")
-    into_minute = rates.nodes_ms[1:-1] % MINUTE_MS // 6_000
+    drawn_ms = request_rates(serving_scenario({"duration": "14 d"}), "chat").drawn_ms
+    assert drawn_ms is not None
+    into_minute = drawn_ms[1:-1] % MINUTE_MS // 6_000
     counts = np.bincount(into_minute, minlength=10)
     expected = counts.sum() / 10
     assert ((counts - expected) ** 2 / expected).sum() < 27.9  # chi-square, 9 degrees, 0.1 %

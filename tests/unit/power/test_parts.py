@@ -259,12 +259,13 @@ def test_statistics_of_parts_are_those_of_their_series(tmp_path: Path, how: dict
     table = pd.read_parquet(run.folder / "parts.parquet").set_index(["level", "part"])
     steady = round(run.metrics["grid"]["transient_h"] * 60)
     for level, rating_w in (("rack", 4_000), ("row", 11_000), ("hall", None)):
-        frame = run.power(level, library=tiny_library())[steady:]
+        whole = run.power(level, library=tiny_library())
+        mean_w, frame = whole.filter(like="it_power_w.").mean(), whole[steady:]
         series = frame.filter(like="it_power_w.")
         of_level = table.loc[level]
         assert len(of_level) == series.shape[1] == run.metrics["layout"][level]["count"]
         for name, expected in (
-            ("mean_w", series.mean()), ("min_w", series.min()), ("max_w", series.max()),
+            ("mean_w", mean_w), ("min_w", series.min()), ("max_w", series.max()),
         ):  # fmt: skip
             assert np.allclose(of_level[name], expected, rtol=1e-9)
         p99 = series.quantile(0.99, interpolation="lower")
@@ -272,7 +273,7 @@ def test_statistics_of_parts_are_those_of_their_series(tmp_path: Path, how: dict
         found = run.metrics["layout"][level]
         together = frame["it_power_w"].max() / series.max().sum()
         assert found["coincidence_factor"] == pytest.approx(together)
-        assert found["peak_to_average"] == pytest.approx(series.max().sum() / series.mean().sum())
+        assert found["peak_to_average"] == pytest.approx(series.max().sum() / mean_w.sum())
         if rating_w is None:
             assert found["above_rating_h"] is None and of_level["above_rating_h"].isna().all()
         else:
@@ -299,3 +300,14 @@ def test_a_run_with_a_layout_differs_in_nothing_else(tmp_path: Path, plain: Run)
         one, two = (pq.read_table(run.folder / name) for run in (plain, other))
         assert one.equals(two)
     assert {k: v for k, v in plain.metrics.items() if k != "layout"} == other.metrics
+
+
+def test_means_of_parts_are_of_the_whole_run_as_those_of_the_site_are(tmp_path: Path) -> None:
+    long = {"lognormal": [{"weight": 1, "median_s": 7_200, "sigma": 0.8}]}
+    changes = DAY | {f"{TRAINING}.classes.0.duration": long, f"{TRAINING}.target_utilization": 0.8}
+    run, kept = run_of(tmp_path / "run", tiny_scenario(changes))
+    assert run.metrics["grid"]["transient_h"] > 1  # it fills up
+    mean_mw = kept.column("it_power_w").mean() / 1e6
+    for level in ("rack", "row", "hall"):
+        found = run.metrics["layout"][level]
+        assert found["mean_mw"] * found["count"] == pytest.approx(mean_mw, rel=1e-9), level
