@@ -78,4 +78,5 @@ def read_bands(run: Run, folder: Path | str) -> Bands:
         raise InputError(f"--bands: {folder}: {n} runs have no P5 and P95; take --runs 40")
     drawn = f"which draw {len(found.draw)} numbers within their ranges" if found.draw else "by seed"
     ends = {k: (of.p5, of.p95) for k, of in metrics.items() if None not in (of.p5, of.p95)}
-    return Bands(ends, f"P5-P95: over {n} runs in {place.absolute().name}, {drawn}.")  # type: ignore[arg-type]  # no None
+    words = f"P5-P95: over {n} runs in {place.absolute().name}, {drawn}; this run is one more draw."
+    return Bands(ends, words)  # type: ignore[arg-type]  # no None

@@ -74,7 +74,7 @@ def _latency_notes(run: Run) -> list[str]:
     return [
         f"No mean end-to-end latency of {name}: {absent['reason']}."
         for name, of in services.items()
-        for absent in (of["latency_s"] or {}).get("absent", ())
+        for absent in (of.get("latency_s") or {}).get("absent", ())
         if absent["name"] == "mean"
     ]
 

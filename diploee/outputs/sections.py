@@ -56,8 +56,12 @@ class Table:
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """Unit by quantity, in the order of the columns."""
-        return {f.quantity: f.unit for f in self.figures}
+        """Unit by quantity, in the order of the columns; none where its numbers differ in it."""
+        found: dict[str, set[str]] = {}
+        for figure in self.figures:
+            units = found.setdefault(figure.quantity, set())
+            units |= set() if isinstance(figure.value, str) else {figure.unit}
+        return {name: units.pop() if len(units) == 1 else "" for name, units in found.items()}
 
     @cached_property
     def numeric(self) -> set[str]:
@@ -71,12 +75,17 @@ class Table:
         return [f"{name} [{unit}]" if unit else name for name, unit in self.units.items()]
 
     def cell(self, item: str, quantity: str) -> str:
-        """Return a cell as text, the numbers of a column with like decimals."""
+        """Return a cell as text, the numbers of a column with like decimals.
+
+        It has its unit where the heading has none.
+        """
         found = self.rows[item].get(quantity)
         if found is None or isinstance(found.value, str):
             return found.value if found and isinstance(found.value, str) else NONE
         column = (f.value for f in self.figures if f.quantity == quantity)
-        return number(found.value, found.pattern or pattern_for(column))
+        text = number(found.value, found.pattern or pattern_for(column))
+        unit = "" if self.units[quantity] or found.value is None else found.unit
+        return f"{text} {unit}".rstrip()
 
     def lines(self) -> Iterator[tuple[str, ...]]:
         """Yield the rows as texts."""

@@ -358,7 +358,7 @@ def _recurring_problems(facility: Facility, stream: JobStream, key_path: KeyPath
         )
     node_types, node_type = facility.node_types, facility.pools[stream.pool].node_type
     idle_w = node_types[node_type].idle_power_w if node_type in node_types else math.inf
-    gpus_idle_w = (zeus.gpus_per_node or n_gpus) * zeus.gpu_idle_power_w
+    gpus_idle_w = (zeus.gpus_per_node or n_gpus) * (zeus.gpu_idle_power_w or 0.0)
     if gpus_idle_w > idle_w:
         yield (
             (*key_path, "zeus", "gpu_idle_power_w"),

@@ -111,10 +111,10 @@ class RecurringTraining(ZeusSpec):
     gpus_per_node: PositiveInt | None = unset(
         "GPUs of each node that draw the trace's power, in the trace's time; all of them if absent."
     )
-    gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] = default(
-        0.0,
+    gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] | None = unset(
         "Idle power of one GPU, which is part of the node's idle power and of the trace's power "
-        "[W].",
+        "[W]; its share of the node's by the devices' ratings if absent (assumed). 0 where the "
+        "node's idle power is without its GPUs."
     )
 
     @model_validator(mode="after")

@@ -32,7 +32,7 @@ Z_95 = 1.959963984540054
 STANDS_OUT = 0.5
 """Absolute rank correlation above which a drawn number is said to move a metric."""
 BY_CHANCE = 0.01
-"""Probability that any of the draws stands out of a metric by chance; it takes more of few runs."""
+"""Probability that any draw stands out of any metric by chance; it takes more of few runs."""
 
 N_RESAMPLES = 1_000
 
@@ -42,8 +42,8 @@ METHOD = {
     f"{LEAST_RUNS} members there is no P5 and no P95",
     "moved_by": "Spearman's rank correlation over the members of a metric with each drawn number "
     f"(of a choice with each of its values, 1 where it was drawn), above {STANDS_OUT} in absolute "
-    "value and above what the largest of all draws has by chance with a probability of "
-    f"{BY_CHANCE}; of {LEAST_RUNS} members on",
+    "value and above what the largest of all draws and metrics that vary has by chance with a "
+    f"probability of {BY_CHANCE} (Bonferroni); of {LEAST_RUNS} members on",
     "seeds_for_mean": "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
     "the mean with the relative half-width a; t: Student's, of n - 1 degrees of freedom; m, s: "
     "mean and sample standard deviation of the members",
@@ -182,16 +182,19 @@ def _point(
         if inputs and not of_curve(name):  # hundreds of points
             alike.setdefault(known.tobytes(), {})[name] = values
     moved_by: dict[str, dict[str, float]] = {}
+    n_pairs = len(inputs) * sum(np.ptp(of) > 0 for group in alike.values() for of in group.values())
     for mask, of_name in alike.items():
         of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
-        moved_by |= _moved_by(of_members, of_name)
+        moved_by |= _moved_by(of_members, of_name, n_pairs)
     return PointEnsemble(members[0].point, members[0].settings, metrics, moved_by)
 
 
 def _moved_by(
-    inputs: Mapping[str, Float64Array], metrics: Mapping[str, Float64Array]
+    inputs: Mapping[str, Float64Array],
+    metrics: Mapping[str, Float64Array],
+    n_pairs: int | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return the rank correlations that stand out, the largest first."""
+    """Return the rank correlations that stand out among all pairs, the largest first."""
     from scipy.stats import rankdata, t
 
     def ranked(of: Mapping[str, Float64Array]) -> Any:
@@ -203,7 +206,7 @@ def _moved_by(
     n = next(iter(inputs.values())).size
     if n < LEAST_RUNS:
         return {}
-    by_chance = t.ppf(1 - BY_CHANCE / (2 * len(inputs)), n - 2)
+    by_chance = t.ppf(1 - BY_CHANCE / (2 * (n_pairs or len(inputs) * len(metrics))), n - 2)
     least = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
     found = zip(metrics, ranked(metrics) @ ranked(inputs).T, strict=True)
     return {

@@ -201,7 +201,11 @@ class RecurringJobs(JobSource):
         """
         node_type = self._frame.node_type
         n_gpus = self.spec.gpus_per_node or node_type.n_gpus
-        over_idle_w = np.maximum(gpu_w - self.spec.gpu_idle_power_w, 0)
+        idle_w = self.spec.gpu_idle_power_w
+        if idle_w is None:  # ASSUMPTION: devices share the idle power of a node by their ratings
+            share = node_type.gpu_tdp_w / node_type.rated_power_w if node_type.rated_power_w else 0
+            idle_w = node_type.idle_power_w * share
+        over_idle_w = np.maximum(gpu_w - idle_w, 0)
         power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
         return power_w
 

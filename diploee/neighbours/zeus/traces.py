@@ -41,7 +41,7 @@ TRAIN_COLUMNS: Mapping[str, Number | None] = {
     "learning_rate": Number(at_least=0, may_miss=False),
     "run": Number(at_least=0, whole=True, may_miss=False),
     "target_metric": Number(may_miss=False),
-    "target_epoch": Number(1e5, above=0),
+    "target_epoch": Number(1e5, above=0, none=np.inf),
 }
 POWER_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(NAMES),

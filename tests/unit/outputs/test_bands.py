@@ -69,7 +69,8 @@ def test_a_headline_figure_has_its_band_in_its_unit(run: Run, tmp_path: Path) ->
     assert peak["band"] == pytest.approx((40, 50))
     assert "band" not in as_dict(run.sections())[0]["figures"][0]
     assert answer["notes"][1] == (
-        "P5-P95: over 40 runs in many, which draw 1 numbers within their ranges."
+        "P5-P95: over 40 runs in many, which draw 1 numbers within their ranges; "
+        "this run is one more draw."
     )
     assert figures(banded)["power.mean_mw"].band is None
     assert figures(banded)["power.median_mw"].band is None

@@ -123,6 +123,9 @@ def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
     (table,) = beside({"now": now, "more": more}).tables
     changes = [(f.value, f.unit) for f in table.figures if f.quantity == "change"]
     assert changes == [(19.4, "pp"), (50.0, "%")]
+    # Each cell says what it is, as no heading is true of both.
+    assert table.heads == ["now", "more", "change"]
+    assert [line[-1] for line in table.lines()] == ["+19.4 pp", "+50.0 %"]
 
 
 def test_sections_of_runs_stand_side_by_side(run: Run) -> None:

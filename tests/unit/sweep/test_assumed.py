@@ -90,6 +90,17 @@ def test_chance_seldom_stands_out_and_a_cause_does() -> None:
     assert found <= 8  # 2 of 200 by chance; more than 8 has a probability of 2e-4
 
 
+def test_chance_seldom_stands_out_of_any_metric_of_a_run() -> None:
+    rng, found = np.random.default_rng(5), 0
+    for _ in range(30):
+        drawn = {f"k{i}": rng.random(40) for i in range(11)}
+        metrics = {f"m{i}": rng.random(40) for i in range(89)} | {"sum": drawn["k7"] * 3}
+        moved = _moved_by(drawn, metrics)
+        assert set(moved.pop("sum")) == {"k7"}
+        found += any(moved.values())
+    assert found <= 3  # each of 30 with a probability of 1 %; more than 3 has one of 2e-4
+
+
 def test_few_members_have_a_least_and_a_largest_but_no_percentile() -> None:
     few, many = spread(np.arange(19.0), 0.01), spread(np.arange(20.0), 0.01)
     assert (few.p5, few.p95, few.seeds_for_p95, few.min, few.max) == (None, None, None, 0.0, 18.0)

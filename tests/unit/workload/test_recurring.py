@@ -76,10 +76,13 @@ def test_the_power_of_a_job_is_its_node_at_idle_and_its_gpus_above_their_idle() 
     options = {"batch_size_optimizer": "default", "workloads": {"synthetic-vision": 1}}
     with_idle = generated(**options, gpu_idle_power_w=0)
     less = generated(**options, gpu_idle_power_w=30, gpus_per_node=4)
-    one = generated(**options, gpus_per_node=1)
+    one = generated(**options, gpus_per_node=1, gpu_idle_power_w=0)
     node_w = [w.jobs.power_factor[0] * 1_000 for w in (with_idle, less, one)]
     assert node_w[0] - node_w[1] == pytest.approx(4 * 30, rel=1e-5)
     assert node_w[0] - 400 == pytest.approx(4 * (node_w[2] - 400), rel=1e-5)
+    # Left out, the four GPUs' part of the node's idle 400 W by 2,800 of 3,520 W is counted once.
+    absent_w = generated(**options).jobs.power_factor[0] * 1_000
+    assert node_w[0] - absent_w == pytest.approx(400 * 2_800 / 3_520, rel=1e-5)
 
 
 def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None:

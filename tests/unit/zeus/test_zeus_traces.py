@@ -64,6 +64,17 @@ def test_paths_that_never_converge_and_missing_pairs_are_counted(tmp_path: Path)
     assert np.isinf(found.target_epochs[2]).tolist() == [False, True]
 
 
+@pytest.mark.parametrize("missed", ["inf", "Infinity", "", "nan"])
+def test_target_that_was_missed_is_a_path_that_never_reaches_it(
+    missed: str, tmp_path: Path
+) -> None:
+    found = traces(tmp_path, (f"toy,net,8,sgd,0.1,9,0.5,{missed}", *HAND_TRAIN)).workload(SPEC)
+    missing = traces(tmp_path, HAND_TRAIN).workload(SPEC).counts
+    key = "paths that never reach the target"
+    assert found.counts[key] == missing[key] + 1
+    assert np.isinf(found.target_epochs[0]).sum() == 1
+
+
 GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
 
 
