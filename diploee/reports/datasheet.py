@@ -315,10 +315,11 @@ def _shares(run: Run) -> Iterator[Figure]:
             yield Figure(kind, share, "%", names, quantity)
 
 
-def _demands(run: Run, length_ms: int) -> tuple[pd.Series[float], str]:
+def _demands(run: Run, length_ms: int, whole: bool = False) -> tuple[pd.Series[float], str]:
     """Return the means of whole clock intervals of a length [MW] by their start in the run [ms].
 
-    Without the time in which the run filled up; of a run that has none the reason.
+    Without the time in which the run filled up, but where `whole`; of a run that has none the
+    reason.
     """
     import pandas as pd
 
@@ -327,7 +328,7 @@ def _demands(run: Run, length_ms: int) -> tuple[pd.Series[float], str]:
         return pd.Series(dtype=float), f"{interval(length_ms)}: {reason}"
     sums, at_ms = ClockSums(clock, length_ms), 0
     series = Series(clock.step_ms, [sums])
-    filled_ms = round(run.transient_h * MS_PER_H)
+    filled_ms = 0 if whole else round(run.transient_h * MS_PER_H)
     for block in run.blocks(["facility_power_w"]):
         quanta = to_quanta(block.columns["facility_power_w"], MAX_DAY_POWER_W)
         series.add(at_ms, quanta, filled_ms)
@@ -354,8 +355,11 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         if demand["interval_min"] == 15
     }
     months = [clock.wall.month(int(ms))[:digits] for ms in quarters.index]
-    by_month = quarters.groupby(months)
-    demands = {str(m): (float(of.mean()), float(of.max())) for m, of in by_month}
+    most = quarters.groupby(months).max()
+    all_quarters = _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
+    all_months = [clock.wall.month(int(ms))[:digits] for ms in all_quarters.index]
+    means = all_quarters.groupby(all_months).mean()
+    demands = {str(m): (float(means[m]), float(most[m])) for m in most.index}
     series = run.series()
     edges = {f"{at:%Y-%m}"[:digits] for at in (series.start, series.end)
              if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]}  # fmt: skip
@@ -365,7 +369,9 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         of = demands.get(name)
         factor = load_factor(*of) if of else None
         fills_up = f"{series.start:%Y-%m}"[:digits] <= name and filled.isoformat() > f"{name}-01"
-        about = "without the time of filling up" if filled > series.start and fills_up else ""
+        about = ""
+        if filled > series.start and fills_up:
+            about = "mean of all of it, demand without the time of filling up"
         if factor is None:
             about = "more is exported than drawn" if of and of[0] < 0 else "there is no load"
         peak = max(entry["max_mw"] for month, entry in largest.items() if month.startswith(name))

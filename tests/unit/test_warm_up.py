@@ -248,6 +248,11 @@ def test_limits_and_event_windows_leave_the_filling_up_out(tmp_path: Path) -> No
     (result,) = check_limits(run, limits).results
     assert result.violations
     assert all(pd.Timestamp(worst.begin) >= begin for worst in result.worst)
+    # The mean of a load factor is of the whole run, as in the metrics.
+    (factor,) = check_limits(run, Limits.model_validate({"load_factor": [{"min": 0.5}]})).results
+    quarters = run.facility()["facility_power_w"].astype(float).resample("15min").mean()
+    assert factor.value == pytest.approx(quarters.mean() / quarters.max(), rel=1e-5)
+    assert quarters[quarters.index < begin].mean() < quarters.mean()
 
 
 def test_the_data_sheet_says_what_is_left_out_at_the_start(tmp_path: Path) -> None:

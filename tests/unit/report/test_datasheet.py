@@ -277,7 +277,12 @@ def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:
     for item in ("Load factor, of own peak", "Load factor, of 15 min demand"):
         assert "mean of the whole run, peak without the first" in active[item, ""].note
     months = found(sheet, "Demand by month")
-    assert months["2018-01", "load factor"].note == "without the time of filling up"
+    of_january = months["2018-01", "load factor"]
+    assert of_january.note == "mean of all of it, demand without the time of filling up"
+    quarters = run.facility()["facility_power_w"].astype(float).resample("15min").mean()[:"2018-01"]
+    filled = quarters.index[0] + np.timedelta64(round(run.transient_h * 60), "m")
+    expected = quarters.mean() / quarters[quarters.index >= filled].max()
+    assert of_january.value == pytest.approx(expected, rel=1e-5)
     assert months["2018-02", "load factor"].note == ""
 
 

@@ -176,8 +176,9 @@ class LoadFactorLimit(_ClockLimit):
             return float(means_mw.mean()) / whole_mw
 
         check = check_of_run(
-            self.what, self.min, "", shown, sums, factor, span_ms=self.interval, least=True
-        )
+            self.what, self.min, "", shown, sums, factor,
+            span_ms=self.interval, least=True, whole=True,
+        )  # fmt: skip
         yield check
 
 
