@@ -98,7 +98,9 @@ def _highest(request: ExportRequest, steps_ms: Int64Array) -> tuple[dict[int, fl
         for year in np.unique(number).tolist():
             highest_w = float(block.power_w[number == year].max())
             years[year] = max(years.get(year, 0.0), highest_w)
-        phase = np.searchsorted(steps_ms, block.starts_ms - clock.wall.origin_ms, side="right") - 1
+        # An hour in which nodes come to stand is of the time behind the step, as they draw in it.
+        ends_ms = block.starts_ms - clock.wall.origin_ms + request.series.step_ms
+        phase = np.searchsorted(steps_ms, ends_ms, side="left") - 1
         np.maximum.at(phase_w, phase[phase >= 0], block.power_w[phase >= 0])
     return years, phase_w
 

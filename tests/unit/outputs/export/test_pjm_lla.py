@@ -87,6 +87,26 @@ def test_ramp_schedule_has_a_row_for_every_step(
     )
 
 
+def test_hour_across_a_step_is_of_the_nodes_that_it_adds(tmp_path: Path) -> None:
+    changes = {
+        "start": "2026-12-30T00:30",
+        "duration": "2 d",
+        "resolution": "30 min",
+        "facility.pools.main.phases": [
+            {"since": "2026-12-30T01:00", "n_nodes": 4},
+            {"since": "2026-12-30T18:00", "n_nodes": 12},
+        ],
+    }
+    run = tiny_run(tmp_path / "run", changes)
+    place = export_run(run, "pjm-lla", tmp_path / "lla")
+    rows = list(csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines()))
+    hourly = run.facility()["facility_power_w"].astype("float64").resample("1h", origin="start")
+    means_mw = hourly.mean().to_numpy() / 1e6  # from 00:30 on; 17:30 is the first of twelve nodes
+    expected = [0.0, means_mw[:17].max(), means_mw[17:].max()]
+    found = [float(row["demand_until_next_mw"]) for row in rows]
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def test_site_without_phases_is_one_step(year_run: Run, tmp_path: Path) -> None:
     place = export_run(year_run, "pjm-lla", tmp_path / "lla")
     (row,) = csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
