@@ -301,7 +301,8 @@ class Scenario(Model):
     )
     warm_up: Duration | None = optional(
         "Time before the start that is simulated as well, such as 1 week: the run begins with the "
-        "queue, jobs and instances that it leaves. The run begins empty if absent."
+        "queue, jobs and instances that it leaves. The run begins empty if absent. Stages with a "
+        "state, such as batteries and generators, begin with the run in any case."
     )
     resolution: ResolutionMs = default(
         60_000, "Interval of the power series as it is written, 0.1 s to 1 h."

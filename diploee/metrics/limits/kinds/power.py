@@ -176,9 +176,16 @@ class LoadFactorLimit(_ClockLimit):
             return float(means_mw.mean()) / whole_mw
 
         check = check_of_run(
-            self.what, self.min, "", shown, sums, factor,
-            span_ms=self.interval, least=True, whole=True,
-        )  # fmt: skip
+            self.what,
+            self.min,
+            "",
+            shown,
+            sums,
+            factor,
+            span_ms=self.interval,
+            least=True,
+            whole=True,
+        )
         yield check
 
 
