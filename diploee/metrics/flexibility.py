@@ -151,7 +151,8 @@ def _own_share(event: Event, events: Sequence[Event], times_ms: Int64Array) -> F
     rebounds = (n_acting == 0) & (last_ms == event.over_ms)
     rebounds &= times_ms < event.over_ms + REBOUND_MS
     n_rebound = int((over_ms == event.over_ms).sum())
-    return acting / np.maximum(n_acting, 1) + rebounds / n_rebound
+    own: Float64Array = acting / np.maximum(n_acting, 1) + rebounds / n_rebound
+    return own
 
 
 def _against_twin(

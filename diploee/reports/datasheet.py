@@ -355,11 +355,11 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         if demand["interval_min"] == 15
     }
     months = [clock.wall.month(int(ms))[:digits] for ms in quarters.index]
-    most = quarters.groupby(months).max()
+    largest_mw = quarters.groupby(months).max()
     all_quarters = _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
     all_months = [clock.wall.month(int(ms))[:digits] for ms in all_quarters.index]
     means = all_quarters.groupby(all_months).mean()
-    demands = {str(m): (float(means[m]), float(most[m])) for m in most.index}
+    demands = {str(m): (float(means[m]), float(largest_mw[m])) for m in largest_mw.index}
     series = run.series()
     edges = {f"{at:%Y-%m}"[:digits] for at in (series.start, series.end)
              if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]}  # fmt: skip

@@ -182,7 +182,8 @@ def _point(
         if inputs and not of_curve(name):  # hundreds of points
             alike.setdefault(known.tobytes(), {})[name] = values
     moved_by: dict[str, dict[str, float]] = {}
-    n_pairs = len(inputs) * sum(np.ptp(of) > 0 for group in alike.values() for of in group.values())
+    vary = [np.ptp(of) > 0 for group in alike.values() for of in group.values()]
+    n_pairs = len(inputs) * sum(map(bool, vary))
     for mask, of_name in alike.items():
         of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
         moved_by |= _moved_by(of_members, of_name, n_pairs)

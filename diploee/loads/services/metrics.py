@@ -14,6 +14,7 @@ from diploee.loads.services.curves import LATENCY_COLUMNS
 from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.loads.services.timeline import ServedRequests
 from diploee.metric import Metric
+from diploee.scenario.serving import LatencyMetric
 from diploee.tables import BoolArray, Float64Array
 from diploee.units import S_PER_H
 
@@ -187,7 +188,9 @@ def _latency_distribution(service: PlannedService, weight: Float64Array) -> dict
     absent = []
     for key, value in found.items():
         if value is None:
-            needed = ("p50_e2e", "p90_e2e") if key in ("p50", "p90") else ("mean_e2e",)
+            needed: tuple[LatencyMetric, ...] = ("mean_e2e",)
+            if key in ("p50", "p90"):
+                needed = ("p50_e2e", "p90_e2e")
             lacks = [LATENCY_COLUMNS[of] for of in needed if of not in latencies_s]
             reason = f"the latency curve has no {' and no '.join(lacks)}"
             if not latencies_s:
