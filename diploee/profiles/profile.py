@@ -38,6 +38,22 @@ _Span = Annotated[
 ]
 
 
+_Count = Annotated[int, Field(ge=0, strict=True)]
+_Amount = Annotated[float, Field(ge=0, le=MAX_SIZE)]
+
+
+@dataclass(frozen=True)
+class Repair(Brief):
+    """Readings of a device that an import left out, moved or filled in, for one cause."""
+
+    device: str
+    cause: str  # as in `Provenance.counts`
+    n_rows: _Count
+    energy_j: _Amount  # their energy [J]
+    energy_fraction: _Amount  # of the device's energy
+    time_s: _Amount  # time that they stand for [s]
+
+
 @dataclass(frozen=True)
 class Provenance(Brief):
     """Where a profile comes from and what it can support; files are checked as it is annotated."""
@@ -55,7 +71,8 @@ class Provenance(Brief):
     power_boundary: str = DEVICE_POWER  # what the power includes
     notes: str = ""  # assumptions and remarks
     # Readings dropped or repaired on import, by cause
-    counts: dict[str, Annotated[int, Field(ge=0, strict=True)]] = field(default_factory=dict)
+    counts: dict[str, _Count] = field(default_factory=dict)
+    repairs: list[Repair] = field(default_factory=list)  # their energy and time, per device
     # GPUs of each node; None where it is unknown, as for the next two
     gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = None
     gpu_tdp_w: _Positive | None = None  # thermal design power of one GPU [W]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,13 @@ from diploee.tables import (
 )
 from diploee.units import MS_PER_DAY
 
-NOT_WRITTEN = {"power_factor": 1.0, "meter": None, "restored": False, "restored_hz": None}
+NOT_WRITTEN: dict[str, Any] = {
+    "power_factor": 1.0,
+    "meter": None,
+    "restored": False,
+    "restored_hz": None,
+    "repairs": [],
+}
 """Facts of older files, which lack the keys."""
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1

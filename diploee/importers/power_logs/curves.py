@@ -1,27 +1,41 @@
 """The one way from readings to a profile: repaired energy curves, summed over the devices.
 
-A format's own module says which column is what, and how its logger fails; here the stamps that jump
-are left out, failed readings bridged by straight lines up to a gap, and the devices summed over the
-time that they share. All of it is counted by cause.
+A format's own module says which column is what, and how its logger fails; here the readings of each
+device are put in order, failed ones bridged by straight lines up to a gap, and the devices summed
+over the time that they share. All of it is counted and limited (`guard`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from diploee.errors import Brief, InputError, LogFormatError, plural
+from diploee.importers.power_logs.guard import (
+    CUT,
+    FAILED,
+    HELD,
+    REPEATED_HOURS,
+    SKIPPED_HOURS,
+    Account,
+    allowing,
+    bridge,
+    exceeds,
+    fraction,
+    in_order,
+    loss_text,
+)
 from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
 from diploee.profiles.meters import Meter, reach
-from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.profiles.profile import PowerProfile, Provenance, Repair
 from diploee.profiles.resample import (
     US_PER_MS,
     US_PER_S,
@@ -29,14 +43,8 @@ from diploee.profiles.resample import (
     joint_power_w,
     round_keeping_energy,
 )
-from diploee.tables import Float32Array, Float64Array, Int64Array
+from diploee.tables import BoolArray, Float32Array, Float64Array, Int64Array
 from diploee.units import MS_PER_S
-
-MOST_HELD = 0.05
-"""Share of a run that a log may lack at its ends, held at its first and last reading.
-
-ASSUMPTION: the loggers of a run start and end within seconds of each other.
-"""
 
 LONGER = 1.05
 """A step counts as longer than the readings' interval from here on."""
@@ -49,35 +57,47 @@ class Device:
     """Devices measured together: a GPU, a node, or all devices of a log."""
 
     name: str  # its file, for errors
+    label: str  # which device of the file, for errors; may be empty
     curve: EnergyCurve
     interval_us: float  # usual interval of the readings [us]
     longest_gap_s: float = 0.0  # longest time between good readings [s]
     sha256: str = ""  # hash of its file
-    # Readings, and those dropped or bridged, by cause
-    counts: Mapping[str, int] = field(default_factory=dict)
+    n_readings: int = 0  # rows of readings in its file
+    repairs: tuple[Repair, ...] = ()
 
     @property
     def span(self) -> str:
         """The time that it covers, for errors."""
         start, end = self.curve.t_us[[0, -1]].astype("datetime64[us]")
-        return f"{self.name}: {start} to {end}"
+        return f"{self.name}: {self.label and f'{self.label}, '}{start} to {end}"
 
-    def held(self, start_us: int, end_us: int) -> Device:
-        """Return the device from one moment to another, held at its ends up to `MOST_HELD`."""
+    @property
+    def clock_shift_s(self) -> float:
+        """How far changes of its clock moved what comes after them [s]."""
+        signs = {REPEATED_HOURS: 1, SKIPPED_HOURS: -1}
+        return sum(signs.get(of.cause, 0) * of.time_s for of in self.repairs)
+
+    def held(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
+        """Return the device from one moment to another, held at its ends within the limits."""
         t_us, power_w = self.curve.t_us, self.curve.power_w
         assert power_w is not None
-        whole_us = end_us - start_us
-        covered_us = int(t_us[-1] - t_us[0])
-        if whole_us - covered_us > MOST_HELD * whole_us:
+        before, after = int(t_us[0] > start_us), int(t_us[-1] < end_us)
+        if not before + after:
+            return self
+        whole_us, covered_us = end_us - start_us, int(t_us[-1] - t_us[0])
+        held_us = np.concatenate(([start_us] * before, t_us, [end_us] * after)).astype(np.int64)
+        curve = EnergyCurve.from_readings(held_us, np.pad(power_w, (before, after), mode="edge"))
+        held_j = float(curve.energy_j[-1] - self.curve.energy_j[-1])
+        energy, time = fraction(held_j, curve.energy_j[-1]), (whole_us - covered_us) / whole_us
+        if exceeds(max_lost, 0.0, time):
             raise LogFormatError(
                 f"{self.name}: readings of {covered_us / US_PER_S:,.1f} s of a run of "
-                f"{whole_us / US_PER_S:,.1f} s, expected {1 - MOST_HELD:.0%} of it or more; "
-                "complete the log, or leave the run out"
+                f"{whole_us / US_PER_S:,.1f} s: {loss_text(energy, time)}; complete the log, leave "
+                f"the run out{allowing(energy, time)}"
             )
-        before, after = int(t_us[0] > start_us), int(t_us[-1] < end_us)
-        t_us = np.concatenate(([start_us] * before, t_us, [end_us] * after)).astype(np.int64)
-        held_w = np.pad(power_w, (before, after), mode="edge")
-        return replace(self, curve=EnergyCurve.from_readings(t_us, held_w))
+        device, held_s = Path(self.name).name, (whole_us - covered_us) / US_PER_S
+        repair = Repair(device, HELD, before + after, held_j, energy, held_s)
+        return replace(self, curve=curve, repairs=(*self.repairs, repair))
 
 
 @dataclass(frozen=True)
@@ -113,72 +133,33 @@ class ProfilesOfRuns(list[PowerProfile]):
             self.skipped.append(SkippedRun(place, str(error)))
 
 
-def longest_increasing(t_us: Int64Array) -> Int64Array:
-    """Return the rows of the longest increasing run of stamps; of equal stamps the first."""
-    if (t_us[1:] > t_us[:-1]).all():
-        return np.arange(t_us.size)
-    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last one.
-    last_us: list[int] = []
-    last_row: list[int] = []
-    row_before = np.full(t_us.size, -1)
-    for row, stamp_us in enumerate(t_us.tolist()):
-        k = bisect_left(last_us, stamp_us)
-        if k < len(last_us) and last_us[k] == stamp_us:
-            continue
-        last_us[k : k + 1] = [stamp_us]
-        last_row[k : k + 1] = [row]
-        if k:
-            row_before[row] = last_row[k - 1]
-    kept = np.empty(len(last_row), dtype=np.int64)
-    row = last_row[-1]
-    for k in reversed(range(kept.size)):
-        kept[k] = row
-        row = int(row_before[row])
-    return kept
-
-
-def longest_gap_s(
-    t_us: Int64Array,
-    good: Int64Array,
-    max_gap_s: float,
-    where: Callable[[int], str],
-    name: str = "",
-) -> float:
-    """Return the longest time without a good reading [s], the ends included; refuse too long."""
-    ends = [row for row in (0, t_us.size - 1) if not good.size or row not in good[[0, -1]]]
-    known = np.sort(np.append(good, ends)) if ends else good
-    gaps_s = np.diff(t_us[known]) / US_PER_S
-    longest = int(np.argmax(gaps_s))
-    if gaps_s[longest] > max_gap_s:
-        raise LogFormatError(
-            f"{where(int(known[longest + 1]))}: {gaps_s[longest]:,.1f} s without a good reading"
-            f"{name and f' of {name}'}, expected {max_gap_s:g} s at most; split the log here, or "
-            "raise max_gap_s (--max-gap-s)"
-        )
-    return float(gaps_s[longest])
-
-
 def device_of(
-    path: Path,
+    account: Account,
+    rows: Int64Array,
     t_us: Int64Array,
     power_w: Float64Array,
-    max_gap_s: float,
-    where: Callable[[int], str],
-    name: str = "",
+    failed: Mapping[str, BoolArray] | None = None,
 ) -> Device:
-    """Return readings [W] at increasing stamps as a device; those that are NaN are bridged."""
+    """Return readings [W] of rows as a device; NaN are bridged, and counted by cause."""
+    t_us, kept = in_order(account, rows, t_us, power_w)
+    rows, power_w = rows[kept], power_w[kept]
     good = np.flatnonzero(~np.isnan(power_w))
     if t_us.size < 2 or not good.size:
+        n_good, n_rows = plural(good.size, "good reading"), plural(t_us.size, "row")
         raise LogFormatError(
-            f"{path}: {name or 'the log'} has {plural(good.size, 'good reading')} in "
-            f"{plural(t_us.size, 'row')}, expected two rows or more, with a good reading; give a "
-            "complete log"
+            f"{account.log.path}: {account.device or 'the log'} has {n_good} in {n_rows}, "
+            "expected two rows or more, with a good reading; give a complete log"
         )
-    gap_s = longest_gap_s(t_us, good, max_gap_s, where, name)
-    if good.size < t_us.size:
-        power_w = np.interp(t_us, t_us[good], power_w[good])
-    curve = EnergyCurve.from_readings(t_us, power_w)
-    return Device(str(path), curve, float(np.median(np.diff(t_us))), gap_s)
+    interval_us = float(np.median(np.diff(t_us)))
+    filled_w = np.interp(t_us, t_us[good], power_w[good]) if good.size < t_us.size else power_w
+    curve = EnergyCurve.from_readings(t_us, filled_w)
+    for cause, is_cause in (failed or {FAILED: np.isnan(power_w)}).items():
+        lost = np.flatnonzero(is_cause[kept] if failed else is_cause)
+        of_us = lost.size * interval_us / US_PER_S
+        account.add(cause, rows[lost], filled_w[lost].mean() * of_us if lost.size else 0.0, of_us)
+    gap_s = bridge(account, rows, t_us, good, curve)
+    repairs = account.settle(float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S)
+    return Device(str(account.log.path), account.device, curve, interval_us, gap_s, repairs=repairs)
 
 
 def restored(device: Device, meter: Meter) -> Device:
@@ -190,21 +171,60 @@ def restored(device: Device, meter: Meter) -> Device:
     return replace(device, curve=EnergyCurve(t_us, energy_j))
 
 
-def sum_w(devices: Sequence[Device], step_ms: int, *, add_w: float = 0.0) -> Float32Array:
+def sum_w(
+    devices: Sequence[Device], step_ms: int, max_lost: float | None, *, add_w: float = 0.0
+) -> tuple[Float32Array, list[Repair]]:
     """Return the mean power of all devices in each whole step of the time that they share [W].
 
-    It is rounded so that its energy is kept, `add_w` [W] included.
+    It is rounded so that its energy is kept, `add_w` [W] included. The repairs are those of the
+    devices, and what is cut off as not all devices cover it; too much of it is refused.
     """
-    power_w = joint_power_w([device.curve for device in devices], step_ms * US_PER_MS)
+    curves = [device.curve for device in devices]
+    power_w = joint_power_w(curves, step_ms * US_PER_MS)
+    first = max(devices, key=lambda device: int(device.curve.t_us[0]))
+    last = min(devices, key=lambda device: int(device.curve.t_us[-1]))
+    start_us, end_us = int(first.curve.t_us[0]), int(last.curve.t_us[-1])
     if not power_w.size:
-        first = max(devices, key=lambda device: int(device.curve.t_us[0]))
-        last = min(devices, key=lambda device: int(device.curve.t_us[-1]))
-        shared_s = int(last.curve.t_us[-1] - first.curve.t_us[0]) / US_PER_S
         raise LogFormatError(
-            f"{' and '.join(dict.fromkeys((first.span, last.span)))} share {max(shared_s, 0):g} s, "
+            f"{' and '.join(dict.fromkeys((first.span, last.span)))} share "
+            f"{max(end_us - start_us, 0) / US_PER_S:g} s, "
             f"expected a step of {step_ms} ms or more; give complete logs of one job"
         )
-    return round_keeping_energy(power_w + add_w)
+    shifts_s = [device.clock_shift_s for device in devices]
+    if min(shifts_s) != max(shifts_s):
+        changed = devices[int(np.argmax(np.abs(shifts_s)))]
+        raise LogFormatError(
+            f"{changed.span}: the clock changes to or from summer time here and not in all logs, "
+            "so that their times do not fit; write timestamps with their offset from UTC"
+        )
+    whole_us = max(int(curve.t_us[-1]) for curve in curves) - min(int(c.t_us[0]) for c in curves)
+    edges_us = np.array([start_us, end_us])
+    whole_j = sum(float(curve.energy_j[-1]) for curve in curves)
+    cut_j = max(whole_j - sum(float(np.diff(curve.at(edges_us))[0]) for curve in curves), 0.0)
+    cut_us = whole_us - (end_us - start_us)
+    energy, time = fraction(cut_j, whole_j), cut_us / whole_us
+    if exceeds(max_lost, energy, time):
+        late = min((first, last), key=lambda device: int(np.ptp(device.curve.t_us)))
+        raise LogFormatError(
+            f"{late.span}, of {whole_us / US_PER_S:,.1f} s that others cover: "
+            f"{loss_text(energy, time, 'the')}; complete the log, leave this device "
+            f"out (--devices){allowing(energy, time)}"
+        )
+    repairs = [repair for device in devices for repair in device.repairs]
+    if cut_us:
+        repairs.append(Repair("all devices", CUT, 0, cut_j, energy, cut_us / US_PER_S))
+    return round_keeping_energy(power_w + add_w), repairs
+
+
+def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
+    """Return the rows of repairs by cause; devices that share a clock change it once."""
+    rows: Counter[str] = Counter()
+    for of in repairs:
+        if of.cause in (REPEATED_HOURS, SKIPPED_HOURS):
+            rows[of.cause] = max(rows[of.cause], of.n_rows)
+        else:
+            rows[of.cause] += of.n_rows
+    return {cause: n for cause, n in rows.items() if n}
 
 
 def measured(
@@ -218,6 +238,8 @@ def measured(
     source: str,
     hashes: Sequence[str],
     meter: Meter,
+    repairs: Sequence[Repair],
+    counts: Mapping[str, int],
     bandwidth_hz: float | None = None,
     **facts: Any,
 ) -> PowerProfile:
@@ -246,6 +268,8 @@ def measured(
         restored=options.restore,
         restored_hz=bandwidth_hz if options.restore else None,
         source_sha256=joined if len(hashes) > 1 else hashes[0],
+        counts=repaired_rows(repairs) | dict(counts),
+        repairs=list(repairs),
         **({"gpu_model": meter.gpu} | facts),
     )
     profile = PowerProfile(profile_id, workload, n_nodes, step_ms, power_w, provenance)

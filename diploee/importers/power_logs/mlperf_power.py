@@ -30,10 +30,10 @@ from diploee.importers.power_logs.curves import (
     Device,
     ProfilesOfRuns,
     device_of,
-    longest_increasing,
     measured,
     sum_w,
 )
+from diploee.importers.power_logs.guard import Account, Log
 from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.plain_data import Record, parse_json, read_json
@@ -44,8 +44,8 @@ from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
 from diploee.textio.text import Text, read_text
 
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
-LONG_GAP = 1.5
-"""A gap is counted if it is longer than this many usual intervals."""
+MAX_STALLED = 0.2
+"""Fraction of a run's time in which its logger may stall; published ones did up to 0.12 of it."""
 PHASES = {"init": "init", "block": "training", "eval": "evaluation"}
 """Phases by the events that begin and end them, ``init_start`` and ``init_stop``."""
 STEP_GRID_MS = 100
@@ -196,7 +196,7 @@ def _profile(
     side = run.side or options.boundary or ""
     name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))
     numbers[name] += 1
-    logs = [read_node_log(path, options.max_gap_s) for path in run.logs]
+    logs = [read_node_log(path, options.max_gap_s, options.max_lost) for path in run.logs]
     curves = [log.curve for log in logs]
     interval_us = max(log.interval_us for log in logs)
     step_ms = max(round(interval_us / US_PER_MS / STEP_GRID_MS), 1) * STEP_GRID_MS
@@ -205,11 +205,12 @@ def _profile(
     moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
     of_run_us = [t_us for span in phases.get("training", ()) for t_us in span]
     start_us, end_us = min(moments_us + of_run_us), max(moments_us + of_run_us)
-    power_w = sum_w([log.held(start_us, end_us) for log in logs], step_ms)
+    whole = [log.held(start_us, end_us, options.max_lost) for log in logs]
+    power_w, repairs = sum_w(whole, step_ms, options.max_lost)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
     series = Counter((curve.t_us.tobytes(), curve.energy_j.tobytes()) for curve in curves)
-    counts = {cause: sum(log.counts[cause] for log in logs) for cause in logs[0].counts}
-    counts |= {
+    counts = {
+        "readings": sum(log.n_readings for log in logs),
         "seconds_that_not_all_nodes_cover": unshared_s(curves),
         "seconds_of_the_run_without_readings": lost_us // US_PER_S,
         "nodes_that_share_a_meter": sum(n for n in series.values() if n > 1),
@@ -226,6 +227,7 @@ def _profile(
         source=str(run.folder.relative_to(run.submission.parent)),
         hashes=[log.sha256 for log in logs],
         meter=known_meter("other", gpu, round(interval_us / US_PER_S, 6)),
+        repairs=repairs,
         counts=counts,
         notes=_notes(counts, bool(in_profile)),
         phases=in_profile,
@@ -246,7 +248,7 @@ def _notes(counts: dict[str, int], has_phases: bool) -> str:
     return " ".join(note for note, holds in said.items() if holds)
 
 
-def read_node_log(path: Path, max_gap_s: float = 60.0) -> Device:
+def read_node_log(path: Path, max_gap_s: float = 60.0, max_lost: float | None = None) -> Device:
     """Read and repair the ``power_reading`` lines of a node."""
     text = read_text(path, "MLLOG lines of power", hashed=True)
     rows = list(text.rows())
@@ -256,18 +258,11 @@ def read_node_log(path: Path, max_gap_s: float = 60.0) -> Device:
         if event.key == "power_reading"
     ]
     lines, stamps_us, powers_w = zip(*readings, strict=True) if readings else ((), (), ())
-    all_us = np.array(stamps_us, dtype=np.int64)
-    kept = longest_increasing(all_us)
-    t_us, power_w = all_us[kept], np.array(powers_w, dtype=np.float64)[kept]
-    device = device_of(path, t_us, power_w, max_gap_s, lambda row: f"{path}:{lines[kept[row]]}")
-    good = ~np.isnan(power_w)
-    counts = {
-        "readings": len(readings),
-        "failed_readings": int(np.count_nonzero(~good)),
-        "readings_out_of_order": len(readings) - kept.size,
-        "gaps_bridged": int(np.count_nonzero(np.diff(t_us[good]) > LONG_GAP * device.interval_us)),
-    }
-    return replace(device, sha256=text.sha256, counts=counts)
+    t_us, power_w = np.array(stamps_us, dtype=np.int64), np.array(powers_w, dtype=np.float64)
+    log = Log(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
+    account = Account(log, "", lambda row: f"{path}:{lines[row]}")
+    device = device_of(account, np.arange(t_us.size), t_us, power_w)
+    return replace(device, sha256=text.sha256, n_readings=len(readings))
 
 
 def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:

@@ -21,20 +21,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError
+from diploee.errors import LogFormatError, one_of, plural
 from diploee.importers.power_logs.curves import (
     Device,
     device_of,
-    longest_increasing,
     measured,
     restored,
     sum_w,
 )
+from diploee.importers.power_logs.guard import FAILED, HOUR_US, UNTIMED, Account, Log, falls_back
 from diploee.importers.power_logs.options import NvidiaSmiOptions
 from diploee.profiles.meters import Meter, known_meter
-from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile
+from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, unshared_s
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import Float64Array, Int64Array, arrow_numbers
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import Stamps, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
@@ -44,9 +44,17 @@ POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
 """Columns of power in the order of preference: what is not averaged before it is read folds."""
 NAME_COLUMNS = ("name", "gpu_name")
 """Columns of the GPUs' model."""
-GPU_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
-"""Columns that tell the GPUs apart."""
+UNIQUE_COLUMNS = ("uuid", "gpu_uuid", "serial", "gpu_serial")
+"""Columns that tell all GPUs apart."""
+LOCAL_COLUMNS = ("index", "pci.bus_id", "gpu_bus_id")
+"""Columns that tell the GPUs of a machine apart."""
+HOST_COLUMNS = ("host", "hostname", "node", "nodename", "machine", "server")
+"""Columns of the machine, which those who log several write themselves."""
+SAME_SPAN = 0.05
+"""Part of their time by which logs of several machines begin or end apart in one file."""
 MOST_GPUS = 32
+LEAST_TICKS = 3
+"""Fewer ticks show no rhythm: they may be a log with a gap."""
 LOOK_AT_ROWS = 20_000
 STAND_OUT = 1.5
 """The waits between ticks are longer than those within by this factor, or more."""
@@ -55,6 +63,13 @@ TOLERATED = 0.02
 REGULAR = 0.9
 """Least part of the ticks that must have a row of every GPU."""
 
+_COLUMNS = {
+    "model": NAME_COLUMNS,
+    "unique": UNIQUE_COLUMNS,
+    "local": LOCAL_COLUMNS,
+    "host": HOST_COLUMNS,
+}
+_APART = "tell GPUs of one name apart (query 'uuid', log a column 'host', or --gpus), "
 _EXPECTED = "'timestamp, power.draw [W]'"
 _UNIT = r"(?i)\s*(m?W)$"
 _FAILED = r"^\[.*\]$|^N/A$|^Not .*$|^Unknown.*$|^ERR.*$"
@@ -79,27 +94,30 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         raise LogFormatError("no nvidia-smi log given; give one per machine")
     files = [path for given_path in paths for path in _logs(Path(given_path))]
     machines = [_read_machine(path, options) for path in files]
-    nodes = options.n_nodes or len(files)
+    nodes = options.n_nodes or sum(machine.n_hosts for machine in machines)
     gpus = [gpu for machine in machines for gpu in machine.gpus]
+    _refuse_copies(files, machines)
     counts: Counter[str] = Counter()
     for machine in machines:
         counts.update(machine.counts)
     counts["seconds_that_not_all_gpus_cover"] = unshared_s([gpu.curve for gpu in gpus])
     columns = sorted({machine.column for machine in machines})
-    gpu = options.gpu or next(filter(None, (machine.gpu for machine in machines)), None)
+    gpu = options.gpu or next(filter(None, (machine.model for machine in machines)), None)
     interval_s = round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6)
     meter = known_meter(columns[-1], gpu, interval_s, options.averaging_window_s)
     if options.restore:
         gpus = [restored(gpu, meter) for gpu in gpus]
+    power_w, repairs = sum_w(gpus, options.step_ms, options.max_lost, add_w=options.add_w * nodes)
     return measured(
         *options.of_nodes(nodes),
         options.step_ms,
-        sum_w(gpus, options.step_ms, add_w=options.add_w * nodes),
+        power_w,
         options,
         source=", ".join(path.name for path in files),
         hashes=[machine.sha256 for machine in machines],
         meter=meter,
-        counts=dict(counts),
+        repairs=[*repairs, *(repair for machine in machines for repair in machine.repairs)],
+        counts=counts,
         power_boundary=_boundary(options.add_w),
         notes=_notes(gpus, columns, meter),
         gpus_per_node=len(gpus) // nodes if len(gpus) % nodes == 0 else None,
@@ -138,13 +156,30 @@ def _notes(gpus: list[Device], columns: list[str], meter: Meter) -> str:
 
 
 class _Machine(NamedTuple):
-    """The GPUs of one machine."""
+    """The GPUs of one file, of one machine or several."""
 
     column: str  # column of power that was read
     gpus: list[Device]
-    gpu: str  # model of the first, where the log says it
+    n_hosts: int
+    model: str  # model of the first, where the log says it
     sha256: str  # hash of the file
-    counts: Counter[str]  # rows dropped and readings bridged, by cause
+    counts: Counter[str]  # oddities met, by cause
+    repairs: list[Repair]  # of rows that belong to no GPU
+    has_unique_names: bool
+
+
+def _refuse_copies(files: list[Path], machines: list[_Machine]) -> None:
+    """Refuse a file, or a GPU by a name that is its own, that is there twice."""
+    seen: dict[str, Path] = {}
+    for path, machine in zip(files, machines, strict=True):
+        names = [gpu.label for gpu in machine.gpus] if machine.has_unique_names else []
+        for name in (machine.sha256, *names):
+            if (other := seen.setdefault(name, path)) is not path:
+                what = "is a copy of" if name == machine.sha256 else f"has {name}, which is also in"
+                raise LogFormatError(
+                    f"{path}: {what} {other}, expected each GPU once; leave one out, or put the "
+                    "parts of one machine's log one after the other in one file"
+                )
 
 
 def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
@@ -158,34 +193,55 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
             f"{_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
         )
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
-    models = [sheet.names[plain.index(name)] for name in NAME_COLUMNS if name in plain]
-    if models:
-        names["model"] = models[0]
-    tags = [sheet.names[plain.index(name)] for name in GPU_COLUMNS if name in plain]
-    if tags:
-        names["gpu"] = tags[0]
+    for key, known in _COLUMNS.items():
+        there = (sheet.names[plain.index(name)] for name in known if name in plain)
+        names |= {f"{key} {k}": name for k, name in enumerate(there)}
     table = sheet.read(names, "a log of nvidia-smi")
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
     counts = Counter(repeated_headers=table.n_headers, cut_rows=sheet.n_cut)
-    counts["rows_without_time"] = int((~times.there).sum())
-    gpu, n_found = _gpus(table, times, options.n_gpus, counts)
+    log = Log(path, options.max_gap_s, options.max_lost, not times.is_aware.any(), apart=_APART)
     above = f"readings_above_{options.max_reading_w:g}_w"
-    counts.update({"rows_out_of_order": 0, "failed_reads": 0, above: 0})
+    too_high = values_w > options.max_reading_w
+    failed = ~(values_w >= 0)
+    power_w = np.where(too_high | failed, np.nan, values_w)
+    found = _gpus(table, times, power_w, options.n_gpus)
     gpus = []
-    for number in range(n_found):
-        rows = np.flatnonzero(gpu == number)
-        kept = rows[longest_increasing(times.us[rows])]
-        power_w = values_w[kept]
-        too_high = power_w > options.max_reading_w
-        counts["rows_out_of_order"] += int(rows.size - kept.size)
-        counts[above] += int(too_high.sum())
-        power_w = np.where(too_high | (power_w < 0), np.nan, power_w)
-        counts["failed_reads"] += int(np.isnan(power_w).sum() - too_high.sum())
-        place = (table.where_of(kept), f"GPU {number}")
-        gpus.append(device_of(path, times.us[kept], power_w, options.max_gap_s, *place))
-    model = str(table.columns["model"][0]).strip() if models and len(table) else ""
-    return _Machine(_BRACKETS.sub("", column), gpus, model, sheet.sha256, counts)
+    for name, rows in found.rows.items():
+        if options.devices and name not in options.devices:
+            continue
+        label = name if found.has_unique_names else f"GPU {name}"
+        causes = {FAILED: failed[rows], above: too_high[rows]}
+        account = Account(log, label, table.where)
+        gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
+    if missing := sorted(set(options.devices) - set(found.rows)):
+        raise LogFormatError(
+            f"{path}: no GPU {one_of(missing)} (have: {one_of(found.rows)}); correct devices "
+            "(--devices)"
+        )
+    mean_w, interval_s = float(np.nanmean(power_w)), gpus[0].interval_us / US_PER_S
+    whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
+    whole = Account(log, "", table.where)
+    for cause, lost in (
+        (UNTIMED, np.flatnonzero(~times.there & ~np.isnan(power_w))),
+        ("rows_of_incomplete_ticks", found.incomplete),
+    ):
+        whole.add(cause, lost, mean_w * lost.size * interval_s, lost.size * interval_s)
+    repairs = whole.settle(sum(float(gpu.curve.energy_j[-1]) for gpu in gpus), whole_s)
+    if found.n_hosts > 1:
+        counts["machines_in_one_log"] = found.n_hosts
+    model = str(table.columns["model 0"][0]).strip() if "model 0" in table and len(table) else ""
+    column = _BRACKETS.sub("", column)
+    return _Machine(
+        column,
+        gpus,
+        found.n_hosts,
+        model,
+        sheet.sha256,
+        counts,
+        list(repairs),
+        found.has_unique_names,
+    )
 
 
 def _sheet(path: Path) -> Sheet:
@@ -223,29 +279,141 @@ def _power_w(sheet: Sheet, table: ReadTable, names: list[str]) -> tuple[str, Flo
     )
 
 
-def _gpus(
-    table: ReadTable, times: Stamps, n_gpus: int | None, counts: Counter[str]
-) -> tuple[Int64Array, int]:
-    """Return the GPU of each row, -1 for none, and their number."""
-    gpu = np.full(len(table), -1, dtype=np.int64)
-    rows = np.flatnonzero(times.there)
-    if "gpu" in table:
-        names = np.asarray(pc.utf8_trim_whitespace(table.columns["gpu"]).to_pylist(), dtype=np.str_)
-        found, gpu[rows] = np.unique(names[rows], return_inverse=True)
-        if n_gpus is not None and n_gpus != found.size:
-            raise LogFormatError(
-                f"{table.path}: {found.size} GPUs by their column, expected {n_gpus}; correct one"
+class _Gpus(NamedTuple):
+    """Rows of each GPU by its name: of its own, else of machine and index, else by their times."""
+
+    rows: dict[str, Int64Array]
+    n_hosts: int
+    has_unique_names: bool
+    incomplete: Int64Array  # rows in ticks that not all GPUs have
+
+
+def _gpus(table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | None) -> _Gpus:
+    timed = np.flatnonzero(times.there)
+    unique, local, host = (_names(table, timed, key) for key in ("unique", "local", "host"))
+    names = [of for of in ([host, local] if unique is None else [unique]) if of is not None]
+    by_name = {"": timed}
+    if names:
+        encoded = pc.binary_join_element_wise(*names, " ").dictionary_encode()
+        group, known = (
+            encoded.indices.to_numpy(zero_copy_only=False),
+            encoded.dictionary.to_pylist(),
+        )
+        by_name = {
+            known[k]: timed[group == k] for k in sorted(range(len(known)), key=known.__getitem__)
+        }
+    n_hosts = 1 if host is None else len(pc.unique(host))
+    is_one = unique is not None or (local is not None and host is not None)
+    each = None if n_gpus is None else n_gpus // max(len(by_name), 1)
+    if names and n_gpus and (n_gpus % len(by_name) or (is_one and each != 1)):
+        raise LogFormatError(
+            f"{table.path}: {plural(len(by_name), 'GPU')} by their column, expected {n_gpus}; "
+            "correct one"
+        )
+    if is_one:
+        if host is None and local is not None:  # as many machines as GPUs have one index
+            of_index = pc.unique(pc.binary_join_element_wise(local, unique, "\t")).to_pylist()
+            n_hosts = max(Counter(pair.partition("\t")[0] for pair in of_index).values(), default=1)
+        return _Gpus(by_name, n_hosts, unique is not None, timed[:0])
+    split: dict[str, Int64Array] = {}
+    lost, n_machines = [timed[:0]], 1
+    for name, rows in by_name.items():
+        is_known = bool(table.n_headers or each)
+        blocks = _blocks(times.us, power_w, rows, None if local is None else each, is_known)
+        for block, of_block in enumerate(blocks):
+            gpu, n = _in_ticks(
+                table, times.us, power_w, of_block, each and each // len(blocks), local
             )
-        return gpu, int(found.size)
-    inferred = gpu_of_rows(times.us[rows], n_gpus)
+            machines = len(blocks) * (n if local is not None else 1)
+            lost.append(of_block[gpu < 0])
+            for nth in range(n):
+                parts, machine = [name], block * n + nth
+                if local is None:
+                    parts, machine = [*filter(None, [name]), str(nth)], block
+                parts += [f"machine {machine + 1}"] * (machines > 1)
+                split[" ".join(parts)] = of_block[gpu == nth]
+            n_machines = max(n_machines, machines)
+    return _Gpus(split, n_hosts * n_machines, False, np.sort(np.concatenate(lost)))
+
+
+def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
+    """Return what the first column of a kind that has names says of some rows; None without one."""
+    for column in (table.columns[found] for found in table.columns if found.startswith(f"{key} ")):
+        text = pc.utf8_trim_whitespace(column)
+        if not pc.all(pc.or_(pc.match_substring_regex(text, _FAILED), pc.equal(text, ""))).as_py():
+            if rows.size < len(text):
+                text = text.take(arrow_numbers(rows))
+            return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+    return None
+
+
+def _blocks(
+    t_us: Int64Array, power_w: Float64Array, rows: Int64Array, n_told: int | None, is_known: bool
+) -> list[Int64Array]:
+    """Return the rows of each machine, where their logs of the same time stand one after another.
+
+    The time begins anew at each. Two that no header parts may be one log whose clock was set back,
+    and a copy of a log is no block; there the number must be given.
+    """
+    if n_told == 1:
+        return [rows]
+    of_us = t_us[rows]
+    step_us = np.diff(of_us)
+    span_us = int(np.ptp(of_us)) if rows.size else 0
+    restarts = np.flatnonzero(step_us < (2 * SAME_SPAN - 1) * span_us)
+    if n_told and n_told > 1 and restarts.size != n_told - 1:
+        backmost = np.sort(np.argsort(step_us)[: n_told - 1])
+        restarts = backmost[step_us[backmost] < -span_us / 2]
+    elif falls_back(of_us, HOUR_US)[restarts].any():
+        return [rows]
+    blocks = np.split(rows, restarts + 1)
+    if n_told == len(blocks):
+        return blocks
+    ends = np.array([[t_us[block].min(), t_us[block].max()] for block in blocks if block.size])
+    readings = {(t_us[block].tobytes(), power_w[block].tobytes()) for block in blocks}
+    if len(blocks) == 2 and not is_known:
+        return [rows]
+    apart = np.ptp(ends, axis=0).max() > SAME_SPAN * span_us if ends.size else True
+    return [rows] if apart or len(readings) < len(blocks) else blocks
+
+
+def _in_ticks(
+    table: ReadTable,
+    t_us: Int64Array,
+    power_w: Float64Array,
+    rows: Int64Array,
+    n_told: int | None,
+    local: Any,
+) -> tuple[Int64Array, int]:
+    """Return which of the GPUs of one tick each row is, -1 for none, and how many these are."""
+    if local is not None and n_told is None:  # most have one row of a GPU at a time, evenly
+        waits_us = np.abs(np.diff(t_us[rows][:LOOK_AT_ROWS]))
+        if waits_us.size:
+            low_us, high_us = np.quantile(waits_us, (TOLERATED, 1 - TOLERATED))
+            if high_us <= STAND_OUT * low_us:
+                return np.zeros(rows.size, dtype=np.int64), 1
+    inferred = gpu_of_rows(t_us[rows], n_told)
     if inferred is None:
         raise LogFormatError(
-            f"{table.path}: the ticks do not have the rows of {n_gpus} GPUs; correct the number "
+            f"{table.path}: the ticks do not have the rows of {n_told} GPUs; correct the number "
             "of GPUs, or leave it out to have it inferred"
         )
-    gpu[rows], count = inferred
-    counts["rows_of_incomplete_ticks"] = int(np.count_nonzero(gpu[rows] < 0))
-    return gpu, count
+    gpu, n = inferred
+    if n_told is None and n > 1:
+        found = {
+            (t_us[of].tobytes(), power_w[of].tobytes())
+            for of in (rows[gpu == nth] for nth in range(n))
+        }
+        # Machines may be at one power at the same times, as GPUs of one machine may.
+        varies = np.nanmax(power_w[rows]) > np.nanmin(power_w[rows]) or local is not None
+        if len(found) < n and varies:
+            table.fail(
+                int(rows[1]),
+                f"{n} rows of each time have no names to tell GPUs apart, and some the same "
+                "readings throughout: remove rows that are copies, query 'uuid', or give the "
+                "number of GPUs (--gpus)",
+            )
+    return gpu, n
 
 
 def gpu_of_rows(t_us: Int64Array, n_gpus: int | None = None) -> tuple[Int64Array, int] | None:
@@ -268,7 +436,7 @@ def gpu_of_rows(t_us: Int64Array, n_gpus: int | None = None) -> tuple[Int64Array
 
 def _shown_gpus(waits: Float64Array) -> int:
     """Return how many GPUs the ticks show, 1 where there are no ticks of several rows."""
-    for candidate in range(min(MOST_GPUS, (waits.size + 1) // 2), 1, -1):
+    for candidate in range(min(MOST_GPUS, (waits.size + 1) // LEAST_TICKS), 1, -1):
         threshold = _threshold(waits, candidate)
         if threshold is not None and _split(waits, candidate, threshold) is not None:
             return candidate

@@ -41,6 +41,13 @@ class Reading(Choices):
         False, "Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone."
     )
     max_gap_s: MaxGap = 3_600.0
+    max_lost: Annotated[float, Field(ge=0, le=1)] | None = unset(
+        "Fraction of the energy and of the time of a device that repairs may lose, hold or take "
+        "twice; 0.01 of the energy and 0.05 of the time by default."
+    )
+
+
+DEVICES = "Devices to take, by their names in the log; all by default."
 
 
 class NewProfile(Reading):
@@ -58,6 +65,7 @@ class NewProfile(Reading):
 class WattAMeterOptions(NewProfile):
     """Options of `import_wattameter`."""
 
+    devices: list[str] = default([], DEVICES)
     slurm_id: str | None = unset("Job to take from a folder that holds several.")
     step_ms: Step = default(PROFILE_STEP_MS, "Step of the profile in ms.")
     averaging_window_s: Window | None = unset(
@@ -85,7 +93,10 @@ class _Averaged(NewProfile):
 class NvidiaSmiOptions(_Averaged):
     """Options of `import_nvidia_smi`."""
 
-    n_gpus: Nodes | None = unset("GPUs in each file; by their column, else inferred by default.")
+    devices: list[str] = default([], DEVICES)
+    n_gpus: Nodes | None = unset(
+        "GPUs in each file, of all its machines; by their columns, else inferred by default."
+    )
     step_ms: Step = default(PROFILE_STEP_MS, "Step of the profile in ms.")
     max_reading_w: Power = default(
         2_500.0, "Readings of a GPU above this are bridged as failed [W]."
@@ -109,8 +120,11 @@ class PlainOptions(_Averaged):
     time_column: str | None = unset("Column of the time; else by name.")
     power_column: list[str] = default([], "Column of power; several are summed. Else by name.")
     device_column: list[str] = default(
-        [], "Column that tells devices apart, which are summed; else by name (gpu, node)."
+        [],
+        "Column that tells apart devices that are summed; '' where a column found by its name "
+        "(gpu, node, sensor) tells none.",
     )
+    devices: list[str] = default([], DEVICES)
     power_unit: Literal["W", "kW", "MW", "mW"] | None = unset(
         "Unit of the power; what the column's name tells by default."
     )

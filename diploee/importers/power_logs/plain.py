@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,16 @@ from diploee.errors import LogFormatError, ProfileError, one_of, plural, shown
 from diploee.importers.power_logs.curves import (
     Device,
     device_of,
-    longest_increasing,
     measured,
     restored,
     sum_w,
 )
+from diploee.importers.power_logs.guard import GAP_INTERVALS, HELD, UNTIMED, Account, Log
 from diploee.importers.power_logs.options import PlainOptions
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, UNKNOWN_BOUNDARY, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import YEARS_US, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
@@ -50,8 +49,7 @@ UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
-GAP_STEPS = 3.0
-"""A time between readings that is this many times the usual one counts as a gap."""
+_APART = "tell devices apart (--device-column; --devices for some), "
 US_PER_DAY = 86_400e6
 _OF_DAY = r"^(\d\d?:\d\d)"
 _ROUNDING = 1e-9
@@ -84,16 +82,24 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     units_w = [_unit_w(sheet, name, options.power_unit) for name in powers]
     devices = options.device_column or [n for n in sheet.names if _plain_name(n) in DEVICES]
     names = {"time": time_column} | {f"power {k}": name for k, name in enumerate(powers)}
-    names |= {f"device {k}": n for k, n in enumerate(devices) if n not in names.values()}
+    names |= {f"device {k}": n for k, n in enumerate(devices) if n and n not in names.values()}
     table = sheet.read(names, "a table of power")
-    counts: Counter[str] = Counter()
-    t_us = _times_us(table)
+    if not len(table) and table.n_headers:
+        raise LogFormatError(
+            f"{sheet.header}: all rows have '{time_column}' and '{powers[0]}' again, so that names "
+            "and values stand in turn, expected a header with the names alone; write the values of "
+            "time and power below 'timestamp,power_w' (see 'Telemetry of operators' in the docs)"
+        )
+    t_us, is_local = _times_us(table)
     power_w = np.zeros(len(table))
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power {k}", Number(at_least=0, of="power"))
+    limits = (options.max_gap_s, options.max_lost, is_local, GAP_INTERVALS)
+    log = Log(sheet.path, *limits, apart=_APART)
+    by_device = _by_device(table, options)
     readings = [
-        _readings(table, rows, t_us, power_w, options.max_gap_s, counts)
-        for rows in _by_device(table, bool(options.device_column))
+        _readings(Account(log, name, table.where), rows, t_us, power_w)
+        for name, rows in by_device.items()
     ]
     interval_s = max(device.interval_us for device, _ in readings) / US_PER_S
     field = "other" if options.gpu is None else "power.draw"
@@ -104,13 +110,15 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     even_ms = readings[0][1] if len({step for _, step in readings}) == 1 else None
     dt_ms = options.step_ms or even_ms or max(1, round(interval_s * MS_PER_S))
     add_w = options.add_w * options.n_nodes
+    repairs = [repair for device, _ in readings for repair in device.repairs]
+    counts: Counter[str] = Counter()
     if len(readings) == 1 and dt_ms == even_ms:  # kept as it is
         assert readings[0][0].curve.power_w is not None
         mean_w = (readings[0][0].curve.power_w + add_w).astype(np.float32)
     else:
         summed = [_of_means(device, even_ms) if even_ms else device for device, _ in readings]
         counts["devices_summed"] = len(summed) if len(summed) > 1 else 0
-        mean_w = sum_w(summed, dt_ms, add_w=add_w)
+        mean_w, repairs = sum_w(summed, dt_ms, options.max_lost, add_w=add_w)
         curves = [device.curve for device in summed]
         counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
     notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
@@ -127,6 +135,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         hashes=[sheet.sha256],
         meter=meter,
         bandwidth_hz=_given_hz(options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)),
+        repairs=repairs,
         counts={cause: n for cause, n in counts.items() if n},
         power_boundary=_boundary(options.power_boundary, options.add_w),
         notes=" ".join(notes),
@@ -134,44 +143,52 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
 
 
 def _readings(
-    table: ReadTable,
-    rows: Int64Array,
-    t_us: Float64Array,
-    power_w: Float64Array,
-    max_gap_s: float,
-    counts: Counter[str],
+    account: Account, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
 ) -> tuple[Device, int | None]:
     """Return the readings of a device, and their step where they are complete and even [ms]."""
-    timed = rows[~np.isnan(t_us[rows])]
-    counts["rows_without_time"] += rows.size - timed.size
-    good = timed[~np.isnan(power_w[timed])]
-    counts["rows_without_power"] += timed.size - good.size
+    has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
+    good = rows[has_time & has_power]
     if good.size < 2:
         raise LogFormatError(
-            f"{table.path}: {plural(good.size, 'reading')} of a device, expected two or more "
+            f"{account.log.path}: {plural(good.size, 'reading')} of a device, expected two or more "
             "to tell the step; give a complete table"
         )
-    whole_us = np.rint(t_us[good] - t_us[good[0]]).astype(np.int64)
-    kept = longest_increasing(whole_us)
-    repeated = good.size - np.unique(whole_us).size if kept.size < good.size else 0
-    if kept.size < 2 or 2 * kept.size < good.size or 10 * repeated > good.size:
-        row = int(good[1 + int(np.argmax(np.diff(whole_us) <= 0))])
-        table.fail(
-            row,
-            f"time does not go on: {repeated:,} of {good.size:,} rows repeat a time; of "
-            "several devices, name the columns that tell them apart (--device-column), else "
-            "sort the rows",
-        )
-    counts["rows_out_of_order"] += good.size - kept.size
-    at = good[kept]
-    stamps_us = whole_us[kept] + np.int64(np.rint(t_us[good[0]]))
-    steps_us = np.diff(stamps_us)
-    gap_us = GAP_STEPS * float(np.median(steps_us))
-    counts["gaps_bridged"] += int((steps_us > gap_us).sum())
-    limit_s = max(max_gap_s, gap_us / US_PER_S)
-    device = device_of(table.path, stamps_us, power_w[at], limit_s, table.where_of(at))
-    is_whole = good.size == rows.size
-    return device, _even_ms(t_us[at], device.interval_us) if is_whole else None
+    if good.size < rows.size:
+        _count_missing(account, rows, has_time, has_power, t_us, power_w)
+    first_us = np.rint(t_us[good[0]])
+    whole_us = np.rint(t_us[good] - first_us).astype(np.int64)
+    device = device_of(account, good, whole_us + np.int64(first_us), power_w[good])
+    is_whole = good.size == rows.size and device.curve.t_us.size == good.size
+    # As they stand, which is finer than whole microseconds where nothing was moved.
+    was_moved = is_whole and not np.array_equal(device.curve.t_us, whole_us + np.int64(first_us))
+    at_us = device.curve.t_us.astype(np.float64) if was_moved else t_us[good]
+    return device, _even_ms(at_us, device.interval_us) if is_whole else None
+
+
+def _count_missing(
+    account: Account,
+    rows: Int64Array,
+    has_time: BoolArray,
+    has_power: BoolArray,
+    t_us: Float64Array,
+    power_w: Float64Array,
+) -> None:
+    """Count rows without time or power; a device that stops is not read to its end."""
+    good = rows[has_time & has_power]
+    interval_s = float(np.median(np.diff(np.unique(t_us[good])))) / US_PER_S
+    untimed, failed = rows[~has_time & has_power], rows[has_time & ~has_power]
+    account.add(
+        UNTIMED, rows[~has_time], power_w[untimed].sum() * interval_s, untimed.size * interval_s
+    )
+    account.add(
+        "rows_without_power",
+        failed,
+        power_w[good].mean() * failed.size * interval_s,
+        failed.size * interval_s,
+    )
+    ends_s = float(np.ptp(t_us[rows[has_time]]) - np.ptp(t_us[good])) / US_PER_S
+    if ends_s > interval_s:
+        account.add(HELD, failed, power_w[good].mean() * ends_s, ends_s)
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
@@ -194,21 +211,44 @@ def _of_means(device: Device, step_ms: int) -> Device:
     return replace(device, curve=EnergyCurve(ends_us, np.concatenate(([0.0], energy_j))))
 
 
-def _by_device(table: ReadTable, is_told: bool) -> Iterator[Int64Array]:
-    """Yield the rows of each device; all where nothing tells devices apart."""
-    device = np.zeros(len(table), dtype=np.int64)
-    for key in (key for key in table.columns if key.startswith("device ")):
-        names = table.columns[key].to_pylist()
-        values, found = np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)
-        if not is_told and values.size == len(table):
-            continue  # such as an index of the rows
-        device = device * (int(found.max(initial=0)) + 1) + found
-    for number in np.unique(device) if len(table) else [0]:
-        yield np.flatnonzero(device == number)
+def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]:
+    """Return the rows of each device by its name; all where nothing tells devices apart.
+
+    Devices are summed where their column is named, or those to take: else they may be sensors and
+    their total.
+    """
+    keys = [key for key in table.columns if key.startswith("device ")]
+    words = {key: np.asarray(table.columns[key].to_pylist(), dtype=np.str_) for key in keys}
+    if not options.device_column:  # one without two rows of a name is an index of the rows
+        words = {key: names for key, names in words.items() if np.unique(names).size < len(table)}
+    if not words or not len(table):
+        if options.devices:
+            raise LogFormatError(
+                f"{table.path}: no column is known to tell devices apart, expected one that has "
+                f"{listed(options.devices)}; name it (--device-column)"
+            )
+        return {"": np.arange(len(table))}
+    joined = np.array([" ".join(parts).strip() for parts in zip(*words.values(), strict=True)])
+    names, device = np.unique(joined, return_inverse=True)
+    found = {name: np.flatnonzero(device == k) for k, name in enumerate(names.tolist())}
+    columns = one_of(table.names[key] for key in words)
+    if missing := sorted(set(options.devices) - set(found)):
+        raise LogFormatError(
+            f"{table.path}: no device {one_of(missing)} in column {columns} (have: "
+            f"{one_of(found)}); correct devices (--devices)"
+        )
+    if len(found) > 1 and not (options.devices or options.device_column):
+        first = table.names[next(iter(words))]
+        raise LogFormatError(
+            f"{table.path}: column {columns} has {len(found)} devices ({one_of(list(found)[:9])}), "
+            "which may hold each other, as sensors and their total; sum all (--device-column "
+            f"'{first}'), take some (--devices), or leave the column out (--device-column '')"
+        )
+    return {name: rows for name, rows in found.items() if name in (options.devices or found)}
 
 
-def _times_us(table: ReadTable) -> Float64Array:
-    """Return the times [us], NaN where a row has none."""
+def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
+    """Return the times [us], NaN where a row has none, and whether they are of a local clock."""
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
     is_number = first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0])
@@ -223,13 +263,13 @@ def _times_us(table: ReadTable) -> Float64Array:
         if is_of_day:  # a fall by half a day or more is midnight
             falls = np.diff(t_us[found.there], prepend=-np.inf) < -US_PER_DAY / 2
             t_us[found.there] += US_PER_DAY * np.cumsum(falls)
-        return t_us
+        return t_us, not is_of_day and not found.is_aware.any()
     values = numbers(table, "time", Number(LARGEST_EPOCH, of="seconds, or an ISO date"))
     unit = _TIME_UNIT.match(table.names["time"].lower())
     scale = _named_unit_us(unit["unit"]) if unit else _epoch_unit_us(values)
     believed = ~(np.abs(values * scale) >= YEARS_US[1])
     fail_values(table, "time", believed, "a time before the year 2200")
-    return values * scale
+    return values * scale, False
 
 
 def _named_unit_us(unit: str) -> float:

@@ -40,18 +40,12 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError, one_of, shown
-from diploee.importers.power_logs.curves import (
-    Device,
-    longest_gap_s,
-    longest_increasing,
-    measured,
-    restored,
-    sum_w,
-)
+from diploee.errors import LogFormatError, one_of, plural, shown
+from diploee.importers.power_logs.curves import Device, measured, restored, sum_w
+from diploee.importers.power_logs.guard import FAILED, Account, Log, bridge, in_order
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.profiles.meters import known_meter
-from diploee.profiles.profile import PowerProfile
+from diploee.profiles.profile import PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve, unshared_s
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.source import read_bytes
@@ -62,8 +56,6 @@ from diploee.textio.values import Number, fail_values, numbers
 
 REFRESH_S = 0.1
 """Longest time between two refreshes of a GPU's energy counter."""
-GAP_INTERVALS = 5
-"""A gap is longer than this many sampling intervals."""
 PARTNERS = {"gpu": "an NVML log (GPUs)", "cpu": "a RAPL log (CPU packages)"}
 """Logs that each node has, by the devices in them."""
 
@@ -113,7 +105,8 @@ class WattAMeterLog:
     run: Int64Array  # header block of each row, from 0: the logger was started anew at each
     # Readings in the unit of their column, failed ones included
     readings: dict[Channel, Float64Array]
-    counts: dict[str, int]  # rows dropped and oddities met, by cause
+    counts: dict[str, int]  # oddities met, by cause
+    account: Account  # rows that were left out or moved
 
     @property
     def device_types(self) -> frozenset[str]:
@@ -160,7 +153,8 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     for path in sorted(chosen, key=lambda path: (path.name, path)):
         data = read_bytes(path)
         digest.update(data)
-        logs[path] = parse_log(path, data)
+        logs[path] = parse_log(path, data, options.max_gap_s, options.max_lost)
+    logs = _taken(logs, options.devices)
     n_nodes = _count_nodes(logs)
     if options.n_nodes not in (None, n_nodes):
         raise LogFormatError(
@@ -182,7 +176,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
             )
         gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
         devices = [restored(of, meter) if of.name in gpus else of for of in devices]
-    power_w = sum_w(devices, options.step_ms)
+    power_w, repairs = sum_w(devices, options.step_ms, options.max_lost)
     counts["seconds_that_not_all_logs_cover"] = unshared_s([device.curve for device in devices])
     return measured(
         *options.of_nodes(n_nodes),
@@ -192,9 +186,28 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         source=", ".join(path.name for path in sorted(logs)),
         hashes=[digest.hexdigest()],
         meter=meter,
-        counts=dict(counts),
+        repairs=repairs,
+        counts=counts,
         notes=_notes(devices),
     )
+
+
+def _taken(logs: dict[Path, WattAMeterLog], devices: list[str]) -> dict[Path, WattAMeterLog]:
+    """Return the logs with the devices to take alone, all where none is named."""
+    known = dict.fromkeys(channel.device for log in logs.values() for channel in log.readings)
+    if missing := sorted(set(devices) - set(known)):
+        path = next(iter(logs))
+        raise LogFormatError(
+            f"{path}: no device {one_of(missing)} (have: {one_of(known)}); correct devices "
+            "(--devices)"
+        )
+    if not devices:
+        return logs
+    kept = {
+        path: {channel: of for channel, of in log.readings.items() if channel.device in devices}
+        for path, log in logs.items()
+    }
+    return {path: replace(logs[path], readings=of) for path, of in kept.items() if of}
 
 
 def _slurm_id(path: Path) -> str:
@@ -290,41 +303,51 @@ def _log_power(
             f"{log.path}:{log.line[0]}: a single row, expected two or more; give a complete log"
         )
     above = f"readings_above_{options.max_reading_w:g}_w"
-    n_gaps = int(np.count_nonzero(np.diff(log.t_us) > GAP_INTERVALS * log.interval_us))
-    counts.update(log.counts | {"gaps": n_gaps, "failed_reads": 0, above: 0})
-    counts.update({"counter_wraps": 0, "counter_intervals_bridged": 0})
+    counts.update(log.counts | {"counter_wraps": 0})
+    every, span_s = np.arange(log.t_us.size), float(np.ptp(log.t_us)) / US_PER_S
     longest_s = 0.0
-    power_w, energy_j = np.zeros(log.t_us.size), np.zeros(log.t_us.size)
+    repairs: list[Repair] = []
+    sums: dict[Kind, Float64Array] = {}
     for channel, values in log.readings.items():
+        account = Account(log.account.log, channel.device, log.where)
         good = values > 0
-        counts["failed_reads"] += int(np.count_nonzero(~good))
+        over = np.zeros(values.size, dtype=bool)
         if channel.kind == "power":
             over = values * channel.unit > options.max_reading_w
-            counts[above] += int(np.count_nonzero(over))
             good &= ~over
-        n_good = int(np.count_nonzero(good))
-        if n_good < (1 if channel.kind == "power" else 2):
-            problem = f"{n_good} good {channel.kind} readings in {good.size} rows"
-            _fail_device(log, channel, problem)
+        failed, at = np.flatnonzero(~good & ~over), np.flatnonzero(good)
+        if at.size < (1 if channel.kind == "power" else 2):
+            _fail_device(log, channel, at.size)
         if channel.kind == "power":
-            power_w += _filled_w(log.t_us, values * channel.unit, good, over)
+            filled_w = _filled_w(log.t_us, values * channel.unit, good, over)
+            sums["power"] = sums.get("power", 0.0) + filled_w
+            curve = EnergyCurve.from_readings(log.t_us, filled_w)
         else:
             counter_j = values[good] * channel.unit
-            energy_j += _counter_energy_j(log, channel, counter_j, good, options, counts)
-        gap_s = longest_gap_s(
-            log.t_us, np.flatnonzero(good), options.max_gap_s, log.where, channel.device
+            energy_j = _counter_energy_j(log, channel, counter_j, good, options, account, counts)
+            sums["counter"] = sums.get("counter", 0.0) + energy_j
+            curve = EnergyCurve(log.t_us, energy_j)
+            filled_w = (
+                np.append(np.diff(energy_j), 0.0) / np.append(np.diff(log.t_us), 1) * US_PER_S
+            )
+        interval_s = log.interval_us / US_PER_S
+        for cause, lost in ((FAILED, failed), (above, np.flatnonzero(over))):
+            account.add(cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s)
+        longest_s = max(longest_s, bridge(account, every, log.t_us, at, curve))
+        repairs += account.settle(float(curve.energy_j[-1]), span_s)
+    devices = []
+    for kind, summed in sums.items():
+        is_power = kind == "power"
+        curve = (
+            EnergyCurve.from_readings(log.t_us, summed)
+            if is_power
+            else EnergyCurve(log.t_us, summed)
         )
-        longest_s = max(longest_s, gap_s)
-    curves = {
-        "power": EnergyCurve.from_readings(log.t_us, power_w),
-        "counter": EnergyCurve(log.t_us, energy_j),
-    }
-    kinds = {channel.kind for channel in log.readings}
-    return [
-        Device(str(log.path), curve, log.interval_us, longest_s)
-        for kind, curve in curves.items()
-        if kind in kinds
-    ]
+        devices.append(Device(str(log.path), "", curve, log.interval_us, longest_s))
+    whole_j = sum(float(device.curve.energy_j[-1]) for device in devices)
+    of_rows = log.account.settle(whole_j, span_s)
+    devices[0] = replace(devices[0], repairs=(*of_rows, *repairs))
+    return devices
 
 
 def _filled_w(
@@ -343,6 +366,7 @@ def _counter_energy_j(
     counter_j: Float64Array,
     good: BoolArray,
     options: WattAMeterOptions,
+    account: Account,
     counts: Counter[str],
 ) -> Float64Array:
     """Return the energy of one counter since the log's first row [J], at every row."""
@@ -358,10 +382,12 @@ def _counter_energy_j(
     plausible &= dt_s * options.max_reading_w < range_j
     plausible &= ~drop | (np.diff(log.run[good]) == 0)
     if not plausible.any():
-        _fail_device(log, channel, "no two readings whose difference is a plausible power")
+        _fail_device(log, channel, 0)
     counts["counter_wraps"] += int(np.count_nonzero(drop & plausible))
-    counts["counter_intervals_bridged"] += int(np.count_nonzero(~plausible))
     step_w = _bridge(np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible)
+    wrong = np.flatnonzero(~plausible)
+    bridged_j, bridged_s = float(step_w[wrong] @ dt_s[wrong]), float(dt_s[wrong].sum())
+    account.add("counter_intervals_bridged", np.flatnonzero(good)[wrong], bridged_j, bridged_s)
     energy_j = np.concatenate(([0.0], np.cumsum(step_w * dt_s)))
     # Failed reads before the first and after the last good one: the nearest power goes on.
     before_s = np.maximum(t_us[0] - log.t_us, 0) / US_PER_S
@@ -382,19 +408,27 @@ def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
     return step_w
 
 
-def _fail_device(log: WattAMeterLog, channel: Channel, problem: str) -> NoReturn:
+def _fail_device(log: WattAMeterLog, channel: Channel, n_good: int) -> NoReturn:
+    """Refuse a device without working readings; the others of its log can be taken."""
+    values, place = log.readings[channel], f"{log.path}:{log.line[0]}: {channel.device}"
+    others = [other.device for other in log.readings if log.readings[other].any()]
+    if not values.any() and others:
+        raise LogFormatError(
+            f"{place}: 0 in all {values.size:,} rows, as of the second die of a package, whose "
+            "power is in the first's, or of a device that reports none; take the others (--devices "
+            f"{' --devices '.join(others)}, and those of other logs)"
+        )
     raise LogFormatError(
-        f"{log.path}:{log.line[0]}: {channel.device}: {problem}, expected working readings; "
-        "leave this log out or check the node's driver"
+        f"{place}: {plural(n_good, f'good {channel.kind} reading')} in {values.size} rows, "
+        "expected working readings; take the other devices (--devices), leave this log out, or "
+        "check the node's driver"
     )
 
 
-def parse_log(path: Path, data: bytes) -> WattAMeterLog:
-    """Parse the bytes of one log.
-
-    The longest run of rows with increasing stamps is kept, the others are dropped and counted: the
-    row is there twice, or the clock stood ahead of the rows that follow or behind those before.
-    """
+def parse_log(
+    path: Path, data: bytes, max_gap_s: float = 3_600.0, max_lost: float | None = None
+) -> WattAMeterLog:
+    """Parse the bytes of one log, and put its rows in the order of one clock."""
     text = text_of(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
     tables = []
@@ -406,20 +440,35 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
         problem = "a header without rows, expected readings; give a complete log"
         text.fail(blocks[-1].layout.header_line, problem)
     t_us = np.concatenate([_stamps_us(table) for table in tables])
-    kept = longest_increasing(t_us)
     readings = {
         channel: np.concatenate([numbers(table, channel.device, _READING) for table in tables])
         for channel in blocks[0].channels
     }
+    lines = np.concatenate([block.rows.filled_lines(0) for block in blocks])
+    limits = Log(path, max_gap_s, max_lost, is_local=True)
+    account = Account(limits, "", lambda row: f"{path}:{lines[row]}")
+    every = np.arange(t_us.size)
+    interval_s = float(np.median(np.abs(np.diff(t_us)))) / US_PER_S if t_us.size > 1 else 1.0
+    row_w = np.zeros(t_us.size)
+    for channel, values in readings.items():
+        row_w += _row_w(channel, values, interval_s)
+    t_us, kept = in_order(account, every, t_us, row_w)
     counts = {
         "repeated_headers": len(blocks) - 1,
         "rows_without_power": sum(table.n_short for table in tables),
-        **_count_dropped(t_us, kept),
     }
-    lines = np.concatenate([block.rows.filled_lines(0) for block in blocks])
     run = np.repeat(np.arange(len(blocks)), sizes)
     of_kept = {channel: values[kept] for channel, values in readings.items()}
-    return WattAMeterLog(path, t_us[kept], lines[kept], run[kept], of_kept, counts)
+    return WattAMeterLog(path, t_us, lines[kept], run[kept], of_kept, counts, account)
+
+
+def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64Array:
+    """Return about what a device draws in each row [W], of a counter its usual power."""
+    if channel.kind == "power":
+        return np.maximum(values, 0.0) * channel.unit
+    steps = np.diff(values[values > 0])
+    usual_j = float(np.median(steps)) * channel.unit if steps.size else 0.0
+    return np.full(values.size, max(usual_j, 0.0) / max(interval_s, 1e-6))
 
 
 def _blocks(text: Text) -> list[_Section]:
@@ -492,18 +541,3 @@ def _stamps_us(table: ReadTable) -> Int64Array:
     fail_values(table, "timestamp", good, "YYYY-mm-dd_HH:MM:SS.ffffff")
     iso = pc.replace_substring(words, "_", "T")
     return stamps(replace(table, columns={"timestamp": iso}), "timestamp").us
-
-
-def _count_dropped(t_us: Int64Array, kept: Int64Array) -> dict[str, int]:
-    """Count the rows not kept by how their stamps stand to those of the kept rows around them."""
-    dropped = np.setdiff1d(np.arange(t_us.size), kept, assume_unique=True)
-    following = np.searchsorted(kept, dropped)
-    infinite = np.iinfo(np.int64)
-    before_us = np.concatenate(([infinite.min], t_us[kept]))[following]
-    after_us = np.concatenate((t_us[kept], [infinite.max]))[following]
-    stamp_us = t_us[dropped]
-    return {
-        "duplicate_stamps": int(np.sum((stamp_us == before_us) | (stamp_us == after_us))),
-        "out_of_order_stamps": int(np.sum(stamp_us < before_us)),
-        "stamps_ahead": int(np.sum(stamp_us > after_us)),
-    }

@@ -175,7 +175,7 @@ def test_failed_reads_are_bridged_and_counted(tmp_path, failed):
     for row in (20, 21, 22):
         lines[row] = f"{lines[row].split(',')[0]}, {failed}, 97 %, 71234 MiB"
     profile = load(put(tmp_path, lines))
-    assert repairs(profile) == {"failed_reads": 3}
+    assert repairs(profile) == {"failed_reads": 3, "gaps_bridged": 1}
     np.testing.assert_allclose(profile.power_w, 100 + 10 * (T_S[:-1] + 0.05), rtol=1e-3)
 
 
@@ -188,22 +188,29 @@ def test_appended_and_cut_logs_are_read(tmp_path):
 
 
 def test_implausible_readings_and_stamps_that_jump_are_bridged(tmp_path):
-    lines = smi(T_S, 100)
+    lines = smi(np.arange(0, 60, 0.1), 100)
     lines[10] = lines[10].replace("100.00", "65535.00")
     lines[30] = lines[5].replace("100.00", "300.00")
     profile = load(put(tmp_path, lines))
     np.testing.assert_allclose(profile.power_w, 100, rtol=1e-6)
-    assert repairs(profile) == {"rows_out_of_order": 1, "readings_above_2500_w": 1}
+    assert repairs(profile) == {"rows_at_a_repeated_time": 1, "readings_above_2500_w": 1}
 
 
 def test_files_are_nodes_and_are_summed_over_the_time_they_share(tmp_path):
     one = put(tmp_path, smi(T_S, 100, 100), "a.csv")
     other = put(tmp_path, smi(T_S + 5, 300, 300), "b.csv")
-    profile = load(one, other)
+    with pytest.raises(
+        LogFormatError, match=r"of 25\.0 s that others cover: .* 40\.0% of the time"
+    ):
+        load(one, other)
+    profile = load(one, other, max_lost=0.41)
     assert profile.n_nodes == 2
     assert profile.duration_ms == 14_900
     np.testing.assert_allclose(profile.power_w, 800, rtol=1e-6)
     assert repairs(profile) == {"seconds_that_not_all_gpus_cover": 10}  # 5 s at either end
+    (cut,) = profile.provenance.repairs
+    assert (cut.cause, round(cut.time_s)) == ("ends_that_not_all_devices_cover", 10)
+    assert cut.energy_j == pytest.approx(5 * 200 + 5 * 600, rel=1e-3)
     apart = put(tmp_path, smi(T_S + 500, 300), "c.csv")
     with pytest.raises(
         LogFormatError, match=r"c.csv: .*a.csv: .* share 0 s, expected a step of 100"

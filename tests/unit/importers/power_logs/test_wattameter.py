@@ -110,7 +110,7 @@ LOGS = {
     "tags of no power, and with a space": (
         [header(OTHER_TAGS), *(row(t, 9, 99, 12345, 400_000, 80) for t in T_S)],
         CPU,
-        {"failed_reads": 0},
+        {},
     ),
     "a counter of a GPU without power": (
         [header(["gpu-0[mJ]", "gpu-0[C]", "gpu-0[W]"])]
@@ -130,7 +130,7 @@ LOGS = {
         CPU,
         {"repeated_headers": 1},
     ),
-    "a header without rows": ([header(NVML_TAGS), *GPU], CPU, {"repeated_headers": 1, "gaps": 0}),
+    "a header without rows": ([header(NVML_TAGS), *GPU], CPU, {"repeated_headers": 1}),
     "failed reads of a GPU": (
         nvml(T_S, changed(np.full(T_S.size, 300_000), slice(50, 53), [0, -5, 0])),
         CPU,
@@ -154,7 +154,7 @@ LOGS = {
     "stamps that come twice or too late": (
         nvml(np.insert(T_S, [50, 51, 120], [T_S[49], T_S[40], T_S[100]]), 300_000),
         CPU,
-        {"duplicate_stamps": 1, "out_of_order_stamps": 2},
+        {"rows_at_a_repeated_time": 3},
     ),
 }  # fmt: skip
 
@@ -162,7 +162,7 @@ LOGS = {
 @pytest.mark.parametrize("name", LOGS)
 def test_oddities_of_a_log_are_repaired_without_loss_of_energy_and_counted(tmp_path, name):
     gpu, cpu, counts = LOGS[name]
-    profile = load_pair(tmp_path, gpu, cpu)
+    profile = load_pair(tmp_path, gpu, cpu, max_lost=0.05)
     assert (profile.n_nodes, profile.dt_ms, profile.power_w.size) == (1, 100, 200)
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-4)
     assert profile.provenance.counts.items() >= counts.items()
@@ -198,7 +198,7 @@ def test_limit_of_readings_can_be_raised_for_larger_devices(tmp_path):
     pair = (nvml(t_s, 1_000_000), rapl(t_s))
     profile = load_pair(tmp_path, *pair, max_reading_w=1_400.0)
     np.testing.assert_allclose(profile.power_w, 1_200.0, rtol=1e-5)
-    assert profile.provenance.counts["readings_above_1400_w"] == 0
+    assert "readings_above_1400_w" not in profile.provenance.counts
     with pytest.raises(LogFormatError, match="gpu-0: 0 good power readings in 201 rows"):
         load_pair(tmp_path, *pair)
 
@@ -217,7 +217,7 @@ def test_two_refreshes_of_a_gpus_counter_between_two_readings_keep_their_energy(
     refreshes = [k - (k % 10 == 5) for k in range(T_S.size)]  # each tenth comes late
     gpu = [row(t, 10**9 + 60_000 * k) for t, k in zip(T_S, refreshes, strict=True)]
     profile = load_pair(tmp_path, [header(["gpu-0[mJ]"]), *gpu], CPU)
-    assert profile.provenance.counts["counter_intervals_bridged"] == 0
+    assert "counter_intervals_bridged" not in profile.provenance.counts
     assert (profile.provenance.meter.field, profile.provenance.meter.kind) == ("energy", "counter")
     np.testing.assert_allclose(np.sort(profile.power_w - 50)[[0, 100, -1]], [0, 600, 1200], atol=1)
     assert profile.mean_power_w == pytest.approx(650, rel=1e-3)
@@ -229,20 +229,24 @@ def test_counter_reset_at_a_restart_is_bridged(tmp_path, gap_s, n_bridged):
     t_s, later_s = grid(), grid() + 20 + gap_s
     gpu = nvml(t_s, 300_000) + nvml(later_s, 300_000)
     cpu = rapl(t_s, 50.0, start_uj=30_000_000_000) + rapl(later_s, 50.0, start_uj=10**9)
-    profile = load_pair(tmp_path, gpu, cpu)
+    with pytest.raises(LogFormatError, match="without a good reading of gpu-0, expected"):
+        load_pair(tmp_path, gpu, cpu)
+    profile = load_pair(tmp_path, gpu, cpu, max_lost=1.0)
     counts = profile.provenance.counts
     assert (counts["counter_wraps"], counts["counter_intervals_bridged"]) == (0, n_bridged)
-    assert (counts["repeated_headers"], counts["gaps"]) == (2, 2)  # in each of the two files
+    assert (counts["repeated_headers"], counts["gaps_bridged"]) == (2, 4)  # of each device
     assert f"{gap_s:g} s" in profile.provenance.notes
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
 
 
 def kept_rows(t_s):
     """Rows of a log with these stamps that its parser keeps, and its counts of the others."""
-    log = parse_log(Path("nvml.log"), "\n".join(nvml(t_s, 300_000)).encode())
+    text = "\n".join(nvml(t_s, 300_000)).encode()
+    log = parse_log(Path("nvml.log"), text, max_lost=1.0)
     assert (np.diff(log.t_us) > 0).all()
-    counts = (log.counts[k] for k in ("duplicate_stamps", "out_of_order_stamps", "stamps_ahead"))
-    return (log.line - 2).tolist(), tuple(counts)
+    counts = {repair.cause: repair.n_rows for repair in log.account.settle(1.0, 1.0)}
+    causes = ("rows_at_a_repeated_time", "rows_out_of_order")
+    return (log.line - 2).tolist(), tuple(counts.get(cause, 0) for cause in causes)
 
 
 def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
@@ -251,7 +255,7 @@ def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
     wild_s[4_000] += 600
     profile = load_pair(tmp_path, nvml(wild_s, 300_000), rapl(wild_s, 50.0, counter=t_s * 50e6 + 1))
     counts = profile.provenance.counts
-    assert (counts["stamps_ahead"], counts["out_of_order_stamps"]) == (2, 0)  # one in each file
+    assert counts["rows_at_a_repeated_time"] == 2  # one in each file, at that of a later row
     assert profile.power_w.size == 10_000
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
 
@@ -259,15 +263,15 @@ def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
 @pytest.mark.parametrize(
     ("t_s", "kept", "counts"),
     [
-        ([5], [0], (0, 0, 0)),
-        ([5, 5, 5], [0], (2, 0, 0)),
-        ([3, 2], [1], (0, 0, 1)),
-        ([0, 1, 2, 90, 3, 4], [0, 1, 2, 4, 5], (0, 0, 1)),
-        ([0, 1, 2, 3, 90, 4], [0, 1, 2, 3, 5], (0, 0, 1)),
-        ([90, 91, 0, 1, 2], [2, 3, 4], (0, 0, 2)),
-        ([10, 11, 12, 0, 13], [0, 1, 2, 4], (0, 1, 0)),
-        ([10, 11, 12, 0, 1], [0, 1, 2], (0, 2, 0)),
-        ([0, 1, 2, 0, 1, 2], [0, 1, 2], (1, 2, 0)),
+        ([5], [0], (0, 0)),
+        ([5, 5, 5], [0], (2, 0)),
+        ([3, 2], [1], (0, 1)),
+        ([0, 1, 2, 90, 3, 4], [0, 1, 2, 4, 5], (0, 1)),
+        ([0, 1, 2, 3, 90, 4], [0, 1, 2, 3, 5], (0, 1)),
+        ([90, 91, 0, 1, 2], [2, 3, 4], (0, 2)),
+        ([10, 11, 12, 0, 13], [0, 1, 2, 4], (0, 1)),
+        ([10, 11, 12, 0, 1], [0, 1, 2], (0, 2)),
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2], (3, 0)),
     ],
 )
 def test_the_longest_run_of_increasing_stamps_is_kept(t_s, kept, counts):
@@ -287,8 +291,7 @@ def test_a_few_wild_rows_in_a_good_log_are_dropped_alone(n_rows, wild):
     rows.sort(key=lambda found: found[:2])
     kept, counts = kept_rows([t_s for *_, t_s in rows])
     assert [rows[k] for k in kept] == [found for found in rows if found[1] == 0]
-    n_ahead = sum(to > at for at, to in far)
-    assert counts == (0, len(far) - n_ahead, n_ahead)
+    assert counts == (0, len(far))
 
 
 @given(t_s=st.lists(st.integers(0, 12), min_size=1, max_size=12))
@@ -321,7 +324,9 @@ def write_nodes(folder, n_nodes, slurm_id="7", shift_s=0.0):
 def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_path):
     write_nodes(tmp_path, 3, shift_s=0.4)
     write(tmp_path, "wattameter.log", ONE_LINE)  # WattAMeter's own register of runs
-    profile = load(tmp_path, n_nodes=3)
+    with pytest.raises(LogFormatError, match=r"of 20\.9 s that others cover: .* 7\.8% of the time"):
+        load(tmp_path, n_nodes=3)
+    profile = load(tmp_path, n_nodes=3, max_lost=0.08)
     assert profile.n_nodes == 3
     np.testing.assert_allclose(profile.power_w, 200 + 201 + 202 + 3 * 150, rtol=1e-4)
     assert profile.duration_ms <= (20.1 - 0.8) * 1000
@@ -417,7 +422,8 @@ def swap(old, new):
         (swap(" 300000", " 300_000"), r":5: column .* is '300_000'"),
         (swap(" 300000", " " + "3" * 99), r":5: column .* is '333"),
         (ROWS[:2], r":2: a single row"),
-        (nvml(grid(1.0), 0), r":2: gpu-0: 0 good power readings in 11 rows"),
+        (nvml(grid(1.0), 0), r":2: gpu-0: 0 in all 11 rows, .*take the others \(--devices gpu-1"),
+        (nvml(grid(1.0), -5), r":2: gpu-0: 0 good power readings in 11 rows, expected working"),
         ([*ROWS, header(["gpu-0[mW]"]), row(9, 1)], r":13: the devices change to gpu-0\[mW\] from"),
     ],
 )  # fmt: skip
@@ -457,7 +463,7 @@ def test_energy_is_that_of_the_raw_signal_at_any_step(tmp_path, seed, step_ms, n
     gpu_mw = rng.integers(60_000, 700_000, n_rows)
     counter = 10**9 + np.cumsum(rng.integers(200_000, 3_000_000, n_rows))
     profile = load_pair(
-        tmp_path, nvml(gpu_s, gpu_mw), rapl(cpu_s, counter=counter), step_ms=step_ms
+        tmp_path, nvml(gpu_s, gpu_mw), rapl(cpu_s, counter=counter), step_ms=step_ms, max_lost=0.5
     )
     start_s = max(gpu_s[0], cpu_s[0])
     end_s = start_s + profile.duration_ms / 1000

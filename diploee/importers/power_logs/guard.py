@@ -1,0 +1,317 @@
+"""The one guard of power logs: each repair is counted in energy and time, and is limited.
+
+The readings of a device are put in the order of one clock. What is left out, there twice or held is
+counted per device; beyond 1 % of its energy or 5 % of its time the log is refused.
+
+- A local clock that changes to or from summer time, in the night to Sunday: rows that run on an
+  hour earlier or later are read as such, and nothing is lost.
+- Rows behind others in time, or at a timestamp that is there already: the longest increasing run is
+  kept where the others are within the limits. Else the rows are sorted, where no two then come
+  closer than the readings' interval, as of shuffled rows and of blocks in another order. Rows that
+  still overlap are of several devices, or of a clock that was set back; they are refused.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from diploee.errors import LogFormatError, plural
+from diploee.profiles.profile import Repair
+from diploee.profiles.resample import US_PER_S, EnergyCurve
+from diploee.tables import BoolArray, Float64Array, Int64Array
+
+MAX_LOST_ENERGY, MAX_LOST_TIME = 0.01, 0.05
+"""Fractions of a device's energy and time that rows may have which are lost or there twice; of what
+is held at the ends, or cut off there as not all devices have it, the time alone counts."""
+GAP_INTERVALS = 3.0
+"""A gap is longer than this many of the readings' longer intervals (`USUAL`)."""
+USUAL = 0.9
+"""Quantile of the intervals beyond which a gap is looked for, as some readings come irregularly."""
+CLOSE = 0.75
+"""Readings closer than this part of their interval are too many for one device."""
+PAUSE_US = 2_000_000
+"""How long a logger may pause where its clock changes [us]."""
+
+HOUR_US = 3_600 * US_PER_S
+_WEEK_US, _SATURDAY_22_US, _NIGHT_US = 168 * HOUR_US, 70 * HOUR_US, 6 * HOUR_US
+"""1970 began on a Thursday; the night lasts until 4 h on Sunday."""
+
+OUT_OF_ORDER, REPEATED, SORTED = "rows_out_of_order", "rows_at_a_repeated_time", "rows_sorted"
+HELD, BRIDGED, FAILED = "reads_held_at_the_ends", "gaps_bridged", "failed_reads"
+UNTIMED, CUT = "rows_without_time", "ends_that_not_all_devices_cover"
+REPEATED_HOURS, SKIPPED_HOURS = "repeated_hours", "skipped_hours"
+LIMITED = {
+    OUT_OF_ORDER: "behind others in time",
+    REPEATED: "at a time that is there already",
+    HELD: "without a reading, to an end of the log",
+    UNTIMED: "without a time",
+}
+"""Causes that count as lost, there twice or held, and what rows they are."""
+
+
+_Entry = tuple[str, int, int, float, float]
+"""Cause, first row, number of rows, energy [J] and time [s] of a kind of repair."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A file of readings, and how far it may be repaired."""
+
+    path: Path
+    max_gap_s: float  # longest time without a good reading [s], at least `max_gap_intervals`
+    max_lost: float | None = None  # fraction of energy and of time, else the two above
+    is_local: bool = False  # whether the clock may change to and from summer time
+    max_gap_intervals: float = 0.0
+    max_bridged: float = MAX_LOST_TIME  # fraction of the time that all gaps may have
+    apart: str = ""  # how several devices of one name can be distinguished
+
+
+@dataclass
+class Account:
+    """Repairs of the readings of one device."""
+
+    log: Log
+    device: str
+    where: Callable[[int], str]  # file and line of a row
+    entries: list[_Entry] = field(default_factory=list)
+
+    def add(self, cause: str, rows: Int64Array, energy_j: float, time_s: float) -> None:
+        """Count rows with their energy [J] and time [s]."""
+        if rows.size:
+            self.entries.append((cause, int(rows[0]), rows.size, float(energy_j), float(time_s)))
+
+    def settle(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
+        """Return the repairs of a device of some energy and time; refuse what is too much."""
+        for causes in ((HELD,), (OUT_OF_ORDER, REPEATED, UNTIMED)):
+            lost = [entry for entry in self.entries if entry[0] in causes]
+            energy = fraction(sum(entry[3] for entry in lost), energy_j)
+            time = fraction(sum(entry[4] for entry in lost), time_s)
+            if exceeds(self.log.max_lost, 0.0 if causes == (HELD,) else energy, time):
+                self._fail(lost, energy, time)
+        return tuple(
+            Repair(self.name, cause, n_rows, of_j, fraction(of_j, energy_j), of_s)
+            for cause, _, n_rows, of_j, of_s in self.entries
+        )
+
+    @property
+    def name(self) -> str:
+        """The file and the device in it."""
+        return " ".join(filter(None, (self.log.path.name, self.device)))
+
+    def _fail(
+        self, lost: list[tuple[str, int, int, float, float]], energy: float, time: float
+    ) -> NoReturn:
+        cause, first, *_ = max(lost, key=lambda entry: entry[3:])
+        n_rows = sum(entry[2] for entry in lost if entry[0] == cause)
+        named = self.device and f" of {self.device}"
+        remedy = "cut the log there, leave the device out (--devices)"
+        if cause in (OUT_OF_ORDER, REPEATED):
+            remedy = (
+                f"{self.log.apart}correct a clock that was set back or comes to an hour twice "
+                "(write offsets from UTC), remove copies"
+            )
+        raise LogFormatError(
+            f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, this the "
+            f"first: {loss_text(energy, time)}; {remedy}{allowing(energy, time)}"
+        )
+
+
+def exceeds(max_lost: float | None, energy: float, time: float) -> bool:
+    """Return whether fractions of the energy and the time are more than may be lost."""
+    limits = (MAX_LOST_ENERGY, MAX_LOST_TIME) if max_lost is None else (max_lost, max_lost)
+    return energy > limits[0] or time > limits[1]
+
+
+def fraction(part: float, whole: float) -> float:
+    """Return a part of a whole, from 0 to 1."""
+    return min(part / whole, 1.0) if whole > 0 else float(part > 0)
+
+
+def loss_text(energy: float, time: float, of: str = "its") -> str:
+    """Return in words how much is lost and how much may be."""
+    return (
+        f"{energy:.1%} of {of} energy and {time:.1%} of {of} time lost, doubled or held, expected "
+        f"{MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
+    )
+
+
+def allowing(energy: float, time: float) -> str:
+    """Return the option that allows a loss."""
+    return f", or allow it (--max-lost {min(np.ceil(max(energy, time) * 100 + 1e-6), 100) / 100:g})"
+
+
+def in_order(
+    account: Account, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Return increasing timestamps of rows on one clock [us], and which of the rows have them."""
+    every = np.arange(t_us.size)
+    step_us = np.diff(t_us)
+    if (step_us > 0).all() and (not account.log.is_local or step_us.max(initial=0) < HOUR_US):
+        return t_us, every
+    forward_us = step_us[step_us > 0]
+    interval_us = float(np.median(forward_us)) if forward_us.size else 1.0
+    if account.log.is_local:
+        t_us = _on_one_clock(account, rows, t_us, power_w, interval_us)
+        step_us = np.diff(t_us)
+        if (step_us > 0).all():
+            return t_us, every
+    # A row stands for half of the time to its neighbours, in a jump for that of the readings.
+    is_near = (step_us > 0) & (step_us <= GAP_INTERVALS * interval_us)
+    sides_us = np.pad(np.where(is_near, step_us, interval_us), 1, constant_values=interval_us)
+    row_s = (sides_us[:-1] + sides_us[1:]) / (2 * US_PER_S)
+    row_j = np.nan_to_num(power_w) * row_s
+    whole_j, whole_s = float(row_j.sum()), float(row_s.sum())
+
+    def is_too_much(lost: Int64Array) -> bool:
+        lost_j, lost_s = float(row_j[lost].sum()), float(row_s[lost].sum())
+        energy, time = fraction(lost_j, whole_j - lost_j), fraction(lost_s, whole_s - lost_s)
+        return exceeds(account.log.max_lost, energy, time)
+
+    kept = longest_increasing(t_us)
+    dropped = np.setdiff1d(every, kept, assume_unique=True)
+    if is_too_much(dropped):
+        order = np.argsort(t_us, kind="stable")
+        is_new = np.diff(t_us[order], prepend=t_us[order[0]] - 1) > 0
+        sorted_us = np.diff(t_us[order[is_new]])
+        usual_us = float(np.median(sorted_us)) if sorted_us.size else 0.0
+        close = order[is_new][1:][sorted_us < CLOSE * usual_us]
+        # Rows of several devices come in clusters, those of one device evenly.
+        wide_us = sorted_us[sorted_us > usual_us / CLOSE].sum()
+        has_runs = GAP_INTERVALS * np.count_nonzero(step_us < 0) < rows.size
+        overlaps = has_runs and usual_us < CLOSE * interval_us
+        overlaps |= wide_us > MAX_LOST_TIME * sorted_us.sum()
+        if not overlaps and not is_too_much(np.append(close, order[~is_new])):
+            account.add(SORTED, rows[order != every], 0.0, 0.0)
+            kept, dropped = order[is_new], np.sort(order[~is_new])
+    is_repeated = np.isin(t_us[dropped], t_us[kept])
+    for cause, of_cause in ((REPEATED, is_repeated), (OUT_OF_ORDER, ~is_repeated)):
+        lost = dropped[of_cause]
+        account.add(cause, rows[lost], row_j[lost].sum(), row_s[lost].sum())
+    if is_too_much(dropped):
+        account.settle(whole_j - float(row_j[dropped].sum()), float(row_s[kept].sum()))
+    return t_us[kept], kept
+
+
+def _on_one_clock(
+    account: Account,
+    rows: Int64Array,
+    t_us: Int64Array,
+    power_w: Float64Array,
+    interval_us: float,
+) -> Int64Array:
+    """Return local timestamps with the changes to and from summer time taken out.
+
+    A change is in the night to Sunday: the timestamps go back by an hour, or by half of one, and
+    rows before and after cover it; or just the hour is not there from which they go on.
+    """
+    step_us = np.diff(t_us)
+    shift_us = np.zeros(t_us.size, dtype=np.int64)
+    for hour_us in (HOUR_US, HOUR_US // 2):
+        for row in np.flatnonzero(falls_back(t_us, hour_us)).tolist():
+            before, after = t_us[: row + 1], t_us[row + 1 :]
+            begin = int(np.max(np.flatnonzero(step_us[:row] <= 0), initial=-1)) + 1
+            covered_us = t_us[row] - max(after[0], before[begin])
+            n_before = np.count_nonzero(before[begin:] > after[0])
+            goes_on = after.size < 2 or 0 < after[1] - after[0] <= GAP_INTERVALS * interval_us
+            if goes_on and n_before * interval_us >= covered_us / 2:
+                shift_us[row + 1 :] += hour_us
+                again = row + 1 + np.flatnonzero(after[: n_before + 1] <= t_us[row])
+                energy_j = np.nan_to_num(power_w[again]).sum() * interval_us / US_PER_S
+                account.add(REPEATED_HOURS, rows[again[:1]], energy_j, hour_us / US_PER_S)
+    skipped_us = t_us[1:] // HOUR_US * HOUR_US - HOUR_US
+    skips = np.abs(step_us - HOUR_US - interval_us) <= interval_us / 2 + PAUSE_US
+    skips &= _is_night(t_us) & (t_us[:-1] < skipped_us) & (interval_us <= HOUR_US)
+    for row in np.flatnonzero(skips).tolist():
+        shift_us[row + 1 :] -= HOUR_US
+        account.add(SKIPPED_HOURS, rows[row + 1 : row + 2], 0.0, HOUR_US / US_PER_S)
+    return t_us + shift_us
+
+
+def bridge(
+    account: Account, rows: Int64Array, t_us: Int64Array, good: Int64Array, curve: EnergyCurve
+) -> float:
+    """Count what a curve holds and bridges between good ones of some rows, of increasing time.
+
+    Return the longest time without a good reading [s], the ends included; refuse what is too long.
+    """
+    first, last = good[[0, -1]].tolist()
+    ends = [row for row in (0, t_us.size - 1) if not first <= row <= last]
+    known = np.sort(np.append(good, ends)) if ends else good
+    gap_us, steps_us = np.diff(t_us[known]), np.diff(t_us)
+    interval_us, usual_us = np.quantile(steps_us, (0.5, USUAL))
+    longest = int(np.argmax(gap_us))
+    gap_s, span_s = gap_us[longest] / US_PER_S, (t_us[-1] - t_us[0]) / US_PER_S
+    log, is_gap = account.log, gap_us > GAP_INTERVALS * usual_us
+    bridged_s = float((gap_us[is_gap] - interval_us).sum()) / US_PER_S
+    at_most = max(log.max_bridged, log.max_lost or 0.0)
+    max_gap_s = max(log.max_gap_s, log.max_gap_intervals * interval_us / US_PER_S)
+    if gap_s > max_gap_s or bridged_s > at_most * span_s:
+        expected = f"{max_gap_s:.4g} s at most; split the log here, or raise max_gap_s"
+        option = "--max-gap-s"
+        if gap_s <= max_gap_s:
+            found = f"{at_most:.0%} of its time in gaps at most, found {bridged_s / span_s:.1%}"
+            expected, option = f"{found}; split the log here, or raise max_lost", "--max-lost"
+        raise LogFormatError(
+            f"{account.where(int(rows[known[longest + 1]]))}: {gap_s:,.1f} s without a good reading"
+            f"{account.device and f' of {account.device}'}, expected {expected} ({option})"
+        )
+    energy_j = curve.energy_j
+    held = np.concatenate((np.arange(first), np.arange(last + 1, t_us.size)))
+    account.add(
+        HELD,
+        rows[held],
+        energy_j[first] + energy_j[-1] - energy_j[last],
+        (t_us[first] - t_us[0] + t_us[-1] - t_us[last]) / US_PER_S,
+    )
+    is_gap &= (known[:-1] >= first) & (known[1:] <= last)
+    bridged = 1 - interval_us / gap_us[is_gap]
+    gap_j = np.diff(energy_j[known])[is_gap]
+    gaps_s = gap_us[is_gap] / US_PER_S
+    account.add(BRIDGED, rows[known[1:][is_gap]], gap_j @ bridged, gaps_s @ bridged)
+    return float(gap_s)
+
+
+def falls_back(t_us: Int64Array, hour_us: int) -> BoolArray:
+    """Return which steps go on just an hour earlier, in the night to Sunday."""
+    step_us = np.diff(t_us)
+    forward_us = step_us[step_us > 0]
+    interval_us = float(np.median(forward_us)) if forward_us.size else 0.0
+    runs_on = np.abs(step_us + hour_us - interval_us) <= interval_us / 2 + PAUSE_US
+    # Equal timestamps are an hour apart in hourly rows alone.
+    is_back = (step_us < 0) | ((step_us == 0) & (hour_us == HOUR_US))
+    return np.asarray(runs_on & is_back & _is_night(t_us))
+
+
+def _is_night(t_us: Int64Array) -> BoolArray:
+    is_night = (t_us - _SATURDAY_22_US) % _WEEK_US <= _NIGHT_US
+    return np.asarray(is_night[:-1] & is_night[1:])
+
+
+def longest_increasing(t_us: Int64Array) -> Int64Array:
+    """Return the rows of the longest increasing run of timestamps; of equal ones the first."""
+    if (t_us[1:] > t_us[:-1]).all():
+        return np.arange(t_us.size)
+    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last one.
+    last_us: list[int] = []
+    last_row: list[int] = []
+    row_before = np.full(t_us.size, -1)
+    for row, stamp_us in enumerate(t_us.tolist()):
+        k = bisect_left(last_us, stamp_us)
+        if k < len(last_us) and last_us[k] == stamp_us:
+            continue
+        last_us[k : k + 1] = [stamp_us]
+        last_row[k : k + 1] = [row]
+        if k:
+            row_before[row] = last_row[k - 1]
+    kept = np.empty(len(last_row), dtype=np.int64)
+    row = last_row[-1]
+    for k in reversed(range(kept.size)):
+        kept[k] = row
+        row = int(row_before[row])
+    return kept
