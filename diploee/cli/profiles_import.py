@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diploee.importers.power_logs.curves import SkippedRun
+    from diploee.profiles.profile import Provenance, Repair
 
 import_app = App(
     help="Import measured power as profiles, a command per format.", no_args_is_help=True
@@ -158,6 +159,25 @@ def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
         typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
 
 
+def _show_repairs(provenance: Provenance) -> None:
+    """Print what was repaired by cause, with its energy and time in the device that has most."""
+    for cause, n in provenance.counts.items():
+        repairs = [repair for repair in provenance.repairs if repair.cause == cause]
+        if n and not repairs:
+            typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
+    by_cause = {repair.cause: repair for repair in sorted(provenance.repairs, key=_energy)}
+    for cause, repair in by_cause.items():
+        n = provenance.counts.get(cause, 0)
+        typer.echo(
+            f"  {f'{n:,} ' if n else ''}{cause.replace('_', ' ')}: {repair.energy_fraction:.2%} of "
+            f"the energy and {repair.time_s:,.3g} s of {repair.device}"
+        )
+
+
+def _energy(repair: Repair) -> tuple[float, float]:
+    return repair.energy_fraction, repair.time_s
+
+
 def _import(
     files: list[Path],
     source_format: str,
@@ -175,7 +195,19 @@ def _import(
     places = add_profiles(profiles, out, force, files)
     skipped = getattr(profiles, "skipped", ())
     if as_json:
-        print_result({"written": places, "skipped": [asdict(run) for run in skipped]})
+        imported = [
+            {
+                "path": place,
+                "n_nodes": profile.n_nodes,
+                "duration_s": profile.duration_ms / 1000,
+                "mean_power_w": profile.mean_power_w,
+                "counts": {cause: n for cause, n in profile.provenance.counts.items() if n},
+                "repairs": [asdict(repair) for repair in profile.provenance.repairs],
+            }
+            for profile, place in zip(profiles, places, strict=True)
+        ]
+        left_out = [asdict(run) for run in skipped]
+        print_result({"written": places, "profiles": imported, "skipped": left_out})
         return
     for profile, place in zip(profiles, places, strict=True):
         found = Readings.of(profile.provenance)
@@ -187,7 +219,5 @@ def _import(
             f"  {found.why}: levels trusted to {found.reach.trusted_hz:.2g} Hz, flagged to "
             f"{found.reach.flagged_hz:.2g} Hz"
         )
-        for cause, n in profile.provenance.counts.items():
-            if n:
-                typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
+        _show_repairs(profile.provenance)
     _show_skipped(skipped)

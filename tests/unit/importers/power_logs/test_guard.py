@@ -1,0 +1,348 @@
+"""The guard of all power logs: energy is kept within its limits, or the log is refused."""
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import call
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from diploee.errors import InputError
+from diploee.importers.power_logs.formats import FORMATS, read_profiles
+from diploee.importers.power_logs.guard import (
+    MAX_LOST_ENERGY,
+    MAX_LOST_TIME,
+    Account,
+    Log,
+    in_order,
+)
+from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
+from diploee.importers.power_logs.plain import import_plain
+
+MONDAY, SUNDAY = datetime(2024, 3, 4, 9), datetime(2024, 11, 3, 0, 30)
+
+
+def wave_w(t_s, device=0):
+    """Power of a device in time: known, and never the same on two devices."""
+    return np.round(300 + 40 * device + 50 * np.sin(np.asarray(t_s) / 37 + device), 2)
+
+
+def smi_rows(t_s, names, power_w, start=MONDAY):
+    stamps = [start + timedelta(seconds=float(t)) for t in t_s]
+    return [
+        f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03d}, {name}, {watts:.2f} W"
+        for at, name, watts in zip(stamps, names, power_w, strict=True)
+    ]
+
+
+def smi(folder, rows, columns="index", name="smi.csv"):
+    path = folder / name
+    path.write_text("\n".join([f"timestamp, {columns}, power.draw [W]", *rows, ""]), "utf-8")
+    return path
+
+
+def of_smi(path, **options):
+    return import_nvidia_smi([path], workload="w", **options)
+
+
+def plain(folder, text, **options):
+    path = folder / "table.csv"
+    path.write_text(text, "utf-8")
+    return import_plain(path, workload="w", **({"n_nodes": 1} | options))
+
+
+def machines(n_hosts, n_gpus, in_blocks, n_ticks=60):
+    """Time, GPU and number of each row of several machines with GPUs of the same indices."""
+    ticks, hosts, gpus = np.arange(n_ticks), np.arange(n_hosts), np.arange(n_gpus)
+    axes = (hosts, ticks, gpus) if in_blocks else (ticks, hosts, gpus)
+    first, second, gpu = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    host, tick = (first, second) if in_blocks else (second, first)
+    return tick + 0.1 * host + 0.01 * gpu, gpu, host * n_gpus + gpu
+
+
+@pytest.mark.parametrize(("n_hosts", "n_gpus"), [(2, 1), (4, 4)])
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_machines_with_gpus_of_the_same_indices_are_summed(tmp_path, n_hosts, n_gpus, in_blocks):
+    t_s, gpu, number = machines(n_hosts, n_gpus, in_blocks)
+    path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
+    n_devices = n_hosts * n_gpus
+    profile = of_smi(path, **({"n_gpus": n_devices} if in_blocks and n_hosts == 2 else {}))
+    total_w = 300 * n_devices + sum(range(n_devices))
+    np.testing.assert_allclose(profile.power_w, total_w, rtol=1e-6)
+    assert profile.n_nodes == profile.provenance.counts["machines_in_one_log"] == n_hosts
+
+
+def test_two_blocks_of_one_index_are_a_clock_set_back_or_two_machines_and_refused(tmp_path):
+    t_s, gpu, number = machines(2, 1, in_blocks=True)
+    path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
+    with pytest.raises(
+        InputError, match=r"59 rows of GPU 0 behind others in time.*query 'uuid'.*--gpus"
+    ):
+        of_smi(path)
+    header, *rows = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([header, *rows[:60], header, *rows[60:], ""]), "utf-8")
+    assert of_smi(path).mean_power_w == pytest.approx(601)  # two files, one after the other
+
+
+@pytest.mark.parametrize("columns", ["index, uuid", "hostname, index"])
+def test_a_name_of_its_own_or_of_its_machine_tells_a_gpu(tmp_path, columns):
+    t_s, gpu, number = machines(2, 4, in_blocks=False)
+    hosts = number // 4
+    names = {
+        "index, uuid": [f"{g}, GPU-{n}" for g, n in zip(gpu, number, strict=True)],
+        "hostname, index": [f"n{h}, {g}" for h, g in zip(hosts, gpu, strict=True)],
+    }[columns]
+    profile = of_smi(smi(tmp_path, smi_rows(t_s, names, 300 + number), columns), n_gpus=8)
+    np.testing.assert_allclose(profile.power_w, 8 * 300 + 28, rtol=1e-6)
+    assert profile.n_nodes == 2
+
+
+def test_a_copy_of_a_log_and_of_its_rows_is_refused(tmp_path):
+    rows = smi_rows(range(60), [0] * 60, wave_w(range(60)))
+    bare = [row.replace(", 0,", ",") for row in rows]
+    paths = [smi(tmp_path, rows, name=f"{k}.csv") for k in range(2)]
+    with pytest.raises(InputError, match=r"1.csv: is a copy of .*0.csv"):
+        import_nvidia_smi(paths, workload="w")
+    for text in (rows * 2, [row for row in rows for _ in "ab"]):
+        with pytest.raises(InputError, match="copies"):
+            of_smi(smi(tmp_path, text))
+    path = smi(tmp_path, [row for row in bare for _ in "ab"])
+    path.write_text(path.read_text("utf-8").replace(" index,", ""), "utf-8")
+    with pytest.raises(InputError, match="copies"):
+        of_smi(path)
+
+
+def test_a_gpu_that_ends_early_is_refused_or_left_out(tmp_path):
+    rows = [(t, gpu) for t in range(40) for gpu in range(2) if gpu == 0 or t < 4]
+    t_s, gpu = np.array(rows).T
+    path = smi(tmp_path, smi_rows(t_s, gpu, 300 + gpu))
+    problem = r"GPU 1, .* of 39\.0 s that others cover: 85\.7% of the energy .*\(--devices\)"
+    with pytest.raises(InputError, match=problem):
+        of_smi(path)
+    alone = of_smi(path, devices=["0"])
+    assert (alone.duration_ms, alone.mean_power_w) == (39_000, 300)
+    assert of_smi(path, max_lost=0.93).duration_ms == 3_000
+
+
+ZONES = {
+    "America/New_York": "2024-11-02 12:00", "Europe/Berlin": "2024-10-26 12:00",
+    "Australia/Sydney": "2024-04-06 12:00", "America/Santiago": "2024-04-06 06:00",
+    "Europe/London": "2024-03-30 12:00", "Pacific/Auckland": "2024-09-28 12:00",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("minutes", [1, 15, 60])
+def test_a_local_table_runs_on_through_the_changes_of_its_clock(tmp_path, zone, minutes):
+    n = 24 * 60 // minutes
+    at = pd.date_range(pd.Timestamp(ZONES[zone], tz=zone), periods=n, freq=f"{minutes}min")
+    watts = wave_w(np.arange(n))
+    rows = [f"{t:%Y-%m-%d %H:%M},{w}" for t, w in zip(at, watts, strict=True)]
+    profile = plain(tmp_path, "\n".join(["timestamp,power_w", *rows, ""]))
+    assert profile.duration_ms == 24 * 3_600_000
+    np.testing.assert_array_equal(profile.power_w, watts.astype(np.float32))
+    (repair,) = profile.provenance.repairs
+    assert (repair.n_rows, repair.time_s) == (1, 3_600)
+    if (
+        repair.cause == "repeated_hours" and minutes < 60
+    ):  # in the order of its timestamps nothing tells the hours
+        with pytest.raises(InputError, match=r"comes to an hour twice \(write offsets from UTC"):
+            plain(tmp_path, "\n".join(["timestamp,power_w", *sorted(rows), ""]))
+
+
+def test_logs_of_which_one_ends_before_the_clock_changes_are_refused(tmp_path):
+    t_s = np.arange(0, 4 * 3_600, 60)
+    local_s = np.where(t_s < 5_400, t_s, t_s - 3_600)
+    paths = [
+        smi(tmp_path, smi_rows(at, [0] * at.size, 300 + 0 * at, SUNDAY), name=name)
+        for name, at in (("a.csv", local_s), ("b.csv", local_s[90:]))
+    ]
+    with pytest.raises(InputError, match="not in all logs"):
+        import_nvidia_smi(paths, workload="w", max_lost=1.0)
+
+
+def test_a_clock_set_back_in_the_middle_is_refused_at_its_row(tmp_path):
+    t_s = np.arange(0, 60, 0.1)
+    back_s = np.where(t_s < 30, t_s, t_s - 5.05)
+    rows = "".join(f"{t:.2f},{300 + 100 * (k >= 300)}\n" for k, t in enumerate(back_s))
+    with pytest.raises(InputError, match=r"table.csv:\d+: .*set back .*--max-lost 0\.1"):
+        plain(tmp_path, f"t_s,power_w\n{rows}")
+
+
+def test_rows_in_another_order_lose_nothing(tmp_path):
+    t_s = np.arange(200)
+    for order in (t_s[::-1], np.roll(t_s, 77), np.random.default_rng(1).permutation(200)):
+        rows = "".join(f"{t},{w}\n" for t, w in zip(order, wave_w(order), strict=True))
+        profile = plain(tmp_path, f"t_s,power_w\n{rows}")
+        np.testing.assert_array_equal(profile.power_w, wave_w(t_s).astype(np.float32))
+
+
+def test_devices_that_nobody_named_are_not_summed(tmp_path):
+    sensors = {"PS1": 500, "PS2": 500, "System": 1000}
+    text = "".join(f"{t},{name},{w}\n" for t in range(60) for name, w in sensors.items())
+    for column in ("sensor", "gpu", "node", "outlet"):
+        with pytest.raises(InputError, match=r"--device-column.*--devices"):
+            plain(tmp_path, f"t_s,{column},power_w\n{text}")
+    table = f"t_s,outlet,power_w\n{text}"
+    assert plain(tmp_path, table, device_column=["outlet"]).mean_power_w == 2_000
+    taken = plain(tmp_path, table, device_column=["outlet"], devices=["PS1", "PS2"])
+    assert taken.mean_power_w == 1_000
+    named = table.replace("outlet", "sensor")
+    assert plain(tmp_path, named, devices=["System"]).mean_power_w == 1_000
+    with pytest.raises(InputError, match=r"no device 'PS3' in column 'sensor' \(have: 'PS1'"):
+        plain(tmp_path, named, devices=["PS3"])
+    with pytest.raises(InputError, match="no column is known to tell devices apart"):
+        plain(tmp_path, table, devices=["PS1"])
+
+
+def test_a_column_of_devices_found_by_its_name_can_be_left_out(tmp_path):
+    rows = "".join(f"{t},n{t % 3},{wave_w(t)}\n" for t in range(60))
+    with pytest.raises(
+        InputError, match=r"3 devices .*leave the column out \(--device-column ''\)"
+    ):
+        plain(tmp_path, f"t_s,node,power_w\n{rows}")
+    profile = plain(tmp_path, f"t_s,node,power_w\n{rows}", device_column=[""])
+    np.testing.assert_array_equal(profile.power_w, wave_w(np.arange(60)).astype(np.float32))
+
+
+def test_a_table_of_names_and_values_in_turn_is_refused_with_what_to_write(tmp_path):
+    rows = "".join(f"Time,03-04-2024 09:00:0{k}.100,Watts,350.4,Volts,208.1\n" for k in range(4))
+    with pytest.raises(InputError, match=r"names and values stand in turn, .*'timestamp,power_w'"):
+        plain(tmp_path, rows)
+
+
+def test_terminal_and_json_show_the_same_repairs_in_energy_and_time(tmp_path):
+    t_s = np.delete(np.arange(400), [100])
+    t_s[200] = t_s[199]
+    path = smi(tmp_path, smi_rows(t_s, [0] * t_s.size, wave_w(t_s)))
+    command = ("profiles", "import", "nvidia-smi", path, "--workload", "w", "--out")
+    text = call(*command, tmp_path / "a").out
+    (shown,) = json.loads(call(*command, tmp_path / "b", "--json").out)["profiles"]
+    (repair,) = shown["repairs"]
+    assert (repair["cause"], repair["n_rows"], repair["time_s"]) == (
+        "rows_at_a_repeated_time",
+        1,
+        1.5,
+    )
+    assert repair["energy_j"] == pytest.approx(1.5 * wave_w(t_s[200]), rel=1e-2)
+    assert shown["counts"]["rows_at_a_repeated_time"] == 1
+    assert f"1 rows at a repeated time: {repair['energy_fraction']:.2%} of the energy" in text
+    assert import_nvidia_smi([path], workload="w").provenance.repairs[0].n_rows == 1
+
+
+# --- every format, every damage ------------------------------------------------------------------
+
+
+def write_nvidia_smi(folder, rows):
+    t_s, device, power_w = rows.T
+    smi(folder, smi_rows(t_s, device.astype(int), power_w))
+
+
+def write_plain(folder, rows):
+    text = "".join(f"{MONDAY + timedelta(seconds=t)},d{d:g},{w:.2f}\n" for t, d, w in rows)
+    (folder / "table.csv").write_text(f"timestamp,device,power_w\n{text}", "utf-8")
+
+
+def write_wattameter(folder, rows):
+    """GPUs of a node whose CPUs are at rest; rows of its second GPU are those of its first."""
+    stamp = "%Y-%m-%d_%H:%M:%S.%f"
+    first = rows[rows[:, 1] == 0]
+    lines = [
+        f"{MONDAY + timedelta(seconds=t):{stamp}} 1 {1000 * w:.0f} {1000 * wave_w(t, 1):.0f}"
+        for t, _, w in first
+    ]
+    header = "# timestamp reading-time[ns] "
+    (folder / "nvml_w.log").write_text("\n".join([f"{header}gpu-0[mW] gpu-1[mW]", *lines, ""]))
+    lines = [f"{MONDAY + timedelta(seconds=t):{stamp}} 1 {10**6 + t}" for t in range(N_ROWS)]
+    (folder / "rapl_w.log").write_text("\n".join([f"{header}cpu-0[uJ]", *lines, ""]))
+
+
+def write_mlperf_power(folder, rows):
+    run = folder / "s-ac" / "results" / "box" / "bert" / "power" / "run"
+    run.mkdir(parents=True)
+    for node in range(2):
+        lines = [
+            f':::MLLOG {{"time_ms": {10**12 + 1000 * t:.0f}, "key": "power_reading", "value": {w}}}'
+            for t, d, w in rows
+            if d == node
+        ]
+        (run / f"node_{node}.txt").write_text("\n".join([*lines, ""]), "utf-8")
+
+
+N_ROWS = 400
+WRITERS = {
+    "nvidia-smi": (write_nvidia_smi, "smi.csv", {"workload": "w"}),
+    "plain": (
+        write_plain,
+        "table.csv",
+        {"workload": "w", "n_nodes": 1, "device_column": ["device"]},
+    ),
+    "wattameter": (write_wattameter, "", {"workload": "w"}),
+    "mlperf-power": (write_mlperf_power, "", {}),
+}
+WHOLE = np.array([(t, d, wave_w(t, d)) for t in range(N_ROWS) for d in range(2)])
+
+place, length = st.integers(1, N_ROWS - 2), st.integers(1, N_ROWS // 2)
+DAMAGES = {
+    "cut": lambda rows, at, n: rows[
+        (rows[:, 0] < at) | (rows[:, 0] >= min(at + n, N_ROWS - 1))
+    ],
+    "shuffled": lambda rows, at, n: np.random.default_rng((at, n)).permutation(rows),
+    "doubled": lambda rows, at, n: np.concatenate((rows, rows[2 * at : 2 * (at + n)])),
+    "doubled in place": lambda rows, at, n: np.repeat(
+        rows, 1 + ((rows[:, 0] >= at) & (rows[:, 0] < at + n)), axis=0
+    ),
+    "a device stops": lambda rows, _, n: rows[(rows[:, 1] == 0) | (rows[:, 0] < N_ROWS - n)],
+    "a device starts late": lambda rows, _, n: rows[(rows[:, 1] == 1) | (rows[:, 0] >= n)],
+    "a clock set back": lambda rows, at, n: rows - [n, 0, 0] * (rows[:, :1] >= at),
+    "a clock set back by an hour": lambda rows, at, _: rows - [3_600, 0, 0] * (rows[:, :1] >= at),
+    "a row astray": lambda rows, at, n: rows + [900 + n, 0, 0] * (rows[:, :1] == at),
+}  # fmt: skip
+
+
+def read_energy_j(folder, source_format, rows):
+    """Energy of a log of a format [J]; None where it is refused."""
+    write, name, options = WRITERS[source_format]
+    write(folder, rows)
+    try:
+        (profile,) = read_profiles([folder / name], source_format, **options)
+    except InputError as error:
+        assert "\n" not in str(error)
+        return None
+    return profile.energy_j
+
+
+def test_every_format_is_tried():
+    assert set(WRITERS) == set(FORMATS) - {"nlr-genai"}  # which reads logs of WattAMeter
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("source_format", WRITERS)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=place, n=length)
+def test_a_damaged_log_keeps_its_energy_or_is_refused(
+    tmp_path_factory, source_format, damage, at, n
+):
+    rows = DAMAGES[damage](WHOLE, at, n)
+    found_j = read_energy_j(tmp_path_factory.mktemp("log"), source_format, rows)
+    if found_j is not None:
+        whole_j = read_energy_j(tmp_path_factory.mktemp("log"), source_format, WHOLE)
+        # At either end an interval may be left out, as readings are joined and not held. What a
+        # device that ends early would have drawn nobody knows: there the time is limited.
+        most = MAX_LOST_TIME if damage.startswith("a device") else MAX_LOST_ENERGY
+        assert found_j == pytest.approx(whole_j, rel=most + 2 / N_ROWS)
+
+
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=60))
+def test_what_is_kept_and_lost_of_rows_is_all_of_them(times):
+    t_us, every = np.array(times) * 1_000_000, np.arange(len(times))
+    account = Account(Log(Path(), 60.0, max_lost=1.0), "", str)
+    kept_us, kept = in_order(account, every, t_us, np.ones(t_us.size))
+    assert (np.diff(kept_us) > 0).all()
+    np.testing.assert_array_equal(kept_us, t_us[kept])
+    lost = sum(n for cause, _, n, *_ in account.entries if cause != "rows_sorted")
+    assert kept.size + lost == t_us.size
