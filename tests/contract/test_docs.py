@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from readme_logs import write_logs
+from readme_logs import write_logs, write_telemetry
 
 import diploee
 from diploee.cli.app import application
@@ -56,6 +56,7 @@ SHORTER = {
 @pytest.mark.parametrize("name", [name for name, blocks in RUN.items() if blocks])
 def test_every_block_of_a_page_runs_in_turn(name: str, tmp_path: Path) -> None:
     write_logs(tmp_path / "job_4711")
+    write_telemetry(tmp_path)
     bin_folder = Path(sys.executable).parent
     blocks, strict = RUN[name], []
     if name == "README.md":
