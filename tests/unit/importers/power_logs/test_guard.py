@@ -116,6 +116,12 @@ def test_a_copy_of_a_log_and_of_its_rows_is_refused(tmp_path):
         of_smi(path)
 
 
+def test_machines_that_are_read_in_turn_share_a_short_log(tmp_path):
+    t_s, gpu, number = machines(2, 1, in_blocks=False, n_ticks=5)
+    profile = of_smi(smi(tmp_path, smi_rows(t_s, gpu, 300 + 0 * number)))
+    assert (profile.duration_ms, profile.mean_power_w) == (3_900, pytest.approx(600))
+
+
 def test_a_gpu_that_ends_early_is_refused_or_left_out(tmp_path):
     rows = [(t, gpu) for t in range(40) for gpu in range(2) if gpu == 0 or t < 4]
     t_s, gpu = np.array(rows).T
