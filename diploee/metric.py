@@ -107,6 +107,11 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
     return pattern.format(value * factor)
 
 
+def short(value: float) -> str:
+    """Return a number of four digits, a large one in full."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
 def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
     """Join metrics declared in several places."""
     found: dict[str, Metric] = {}

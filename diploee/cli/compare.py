@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_ROWS, MOST_SETTINGS = 10, 3
 """Differences and keys that are listed without ``--all``."""
 
-ALWAYS = ("power.max_mw", "power.energy_mwh", "jobs.mean_queue_time_queued_h",
+ALWAYS = ("power.max_mw", "power.energy_mwh", "jobs.mean_queue_time_queued_h", "jobs.unstarted",
           "jobs.queued_fraction")  # fmt: skip
 """Metrics that head the list, equal or not."""
 

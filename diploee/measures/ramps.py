@@ -153,6 +153,60 @@ class RollingRanges:
         return list(zip(self._seen, self._extremes_ms, strict=True))
 
 
+BothWays = tuple[tuple[int, int, int], tuple[int, int, int]]
+"""Size, and the times [ms] of the earlier and the later value, of a rise and of a fall."""
+
+
+class LargestChanges:
+    """The largest rise and fall between any two values at most `n` apart.
+
+    A result holds size, and the times of the earlier and the later value [ms], of equal ones the
+    first; the size is 0 where the series does not rise, or fall, and -1 without values.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n_window, self._n = n + 1, n
+        self._largest: BothWays = ((-1, 0, 0), (-1, 0, 0))
+
+    def add(self, stretch: Stretch) -> None:
+        """Add the changes that end in the new part of a stretch."""
+        part = stretch.windows_of(self.n_window)
+        found = _largest_changes(part.values, part.values.size - part.n_new, self._n).tolist()
+        times = [(size, *(part.begin_ms + k * part.step_ms for k in rows)) for size, *rows in found]
+        pairs = zip(self._largest, times, strict=True)
+        up, down = (max(old, new, key=lambda of: of[0]) for old, new in pairs)
+        self._largest = up, down
+
+    def result(self) -> BothWays:
+        """Return the largest rise and the largest fall."""
+        return self._largest
+
+
+@njit()
+def _largest_changes(values: Int64Array, first: int, n: int) -> Int64Array:
+    """Return the largest rise and fall that end from `first` on: size, and the two indices.
+
+    Two monotonic queues have the least and the largest of the last n + 1 values at their heads
+    (Lemire 2006): each value enters and leaves once.
+    """
+    found = np.zeros((2, 3), dtype=np.int64)
+    queues = np.empty((2, values.size), dtype=np.int64)
+    for way, sign in enumerate((1, -1)):
+        queue, head, tail = queues[way], 0, 0
+        for k in range(values.size):
+            value = sign * values[k]
+            while tail > head and sign * values[queue[tail - 1]] >= value:
+                tail -= 1
+            queue[tail] = k
+            tail += 1
+            if queue[head] < k - n:
+                head += 1
+            size = value - sign * values[queue[head]]
+            if k >= first and size > found[way, 0]:
+                found[way, 0], found[way, 1], found[way, 2] = size, queue[head], k
+    return found
+
+
 CLASS_FACTORS = (1, 2, 5, 10, 20, 50, 100)
 """Lower edges of the classes of swings, as multiples of the threshold; the last is open."""
 

@@ -10,14 +10,15 @@ from diploee.clock import RunClock
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.measures.distribution import Largest
-from diploee.measures.ramps import ramps
-from diploee.measures.series import QUANTA_PER_W, Series, Stretch, to_quanta
+from diploee.measures.ramps import LargestChanges, ramps
+from diploee.measures.series import QUANTA_PER_W, Series, Stretch, to_mw, to_quanta
 from diploee.metric import Metric
+from diploee.metrics.changes import CHANGE, WITHIN_MS
 from diploee.schedule.schedule import Transient
 from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 
 PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
-RAMP_MS = (MS_PER_S, MS_PER_MIN, 10 * MS_PER_MIN)
+RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))
 """Lengths of the means whose largest, and whose largest change, are given."""
 
 STEP_METRICS = (
@@ -28,6 +29,11 @@ STEP_METRICS = (
            text="of adjacent means, sliding by the step"),
     Metric("grid.at_step.ramps.<length>.down_mw_per_min", "MW/min",
            "largest ramp down over <length>", text="of adjacent means, sliding by the step"),
+    *(
+        Metric(f"grid.at_step.changes.<length>.{way}.max_mw", "MW",
+               f"largest {form.format('<length>')}", text="between any two steps so far apart")
+        for way, form in CHANGE.items()
+    ),
 )  # fmt: skip
 
 
@@ -79,7 +85,9 @@ class StepExtremes:
         step_ms, self._clock, self._transient = clock.step_ms, clock.wall, transient
         self._peaks = {n: _Peak(n // step_ms) for n in PEAK_MS if n % step_ms == 0}
         self._ramps = {n: _Ramp(n // step_ms) for n in RAMP_MS if n % step_ms == 0}
-        self._series = Series(step_ms, [*self._peaks.values(), *self._ramps.values()])
+        self._changes = {n: LargestChanges(n // step_ms) for n in WITHIN_MS if n >= step_ms}
+        measures = [*self._peaks.values(), *self._ramps.values(), *self._changes.values()]
+        self._series = Series(step_ms, measures)
 
     def add(self, block: Block) -> None:
         """Take in a block at the step."""
@@ -104,4 +112,13 @@ class StepExtremes:
                     "up_mw_per_min": max(of.up.value * per_min, 0.0),
                     "down_mw_per_min": max(of.down.value * per_min, 0.0),
                 }
-        return {"step_s": self._clock.step_s, "peaks": peaks, "ramps": found}
+        changes = {
+            f"{n / MS_PER_S:g}s": {
+                way: {"max_mw": to_mw(size), "time": self._clock.iso(at_ms) if size else None}
+                for way, (size, at_ms, _) in zip(CHANGE, of.result(), strict=True)
+            }
+            for n, of in self._changes.items()
+            if of.result()[0][0] >= 0
+        }
+        step_s = self._clock.step_s
+        return {"step_s": step_s, "peaks": peaks, "ramps": found, "changes": changes}

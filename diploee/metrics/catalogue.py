@@ -19,7 +19,13 @@ from diploee.metrics.at_step import STEP_METRICS
 from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
-from diploee.metrics.changes import HISTOGRAM_METRICS, RAINFLOW_METRICS, RAMP_METRICS, SWING_METRICS
+from diploee.metrics.changes import (
+    CHANGE_METRICS,
+    HISTOGRAM_METRICS,
+    RAINFLOW_METRICS,
+    RAMP_METRICS,
+    SWING_METRICS,
+)
 from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, UTILIZATION_METRICS
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
@@ -67,6 +73,7 @@ DECLARED = [
     PEAK_METRICS,
     STEP_METRICS,
     VOLTAGE_METRICS,
+    CHANGE_METRICS,
     RAMP_METRICS,
     SWING_METRICS,
     RAINFLOW_METRICS,
@@ -100,6 +107,8 @@ def declared_metrics() -> tuple[Metric, ...]:
 
 ASKED = (
     "grid.maximum_demand.intervals.15min.max_mw",
+    "grid.changes.windows.600s.up.max_mw",
+    "grid.changes.windows.600s.down.max_mw",
     "grid.ramps.intervals.60s.up.max_mw",
     "grid.ramps.intervals.60s.down.max_mw",
     "grid.ramps.intervals.900s.up.max_mw",

@@ -10,7 +10,7 @@ from typing import Any
 from diploee.errors import plural
 from diploee.metrics.attribution import RECENT_MS
 from diploee.metrics.causes import grid_extremes
-from diploee.metrics.changes import RAMP, SWING, Key
+from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
 from diploee.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 
 MOST_LINES = 4
@@ -52,6 +52,8 @@ def event_words(key: Key) -> str:
     if block == "peak":
         return "peak"
     length = _span_words(length_s)
+    if block == "changes":
+        return CHANGE[way].format(length)
     if block == "ramps":
         return RAMP.format(way, length)
     if block == "rolling_range":

@@ -216,8 +216,13 @@ def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> No
 def grid_extremes(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
     """Yield key, entry and time of each extreme in the `grid` block of the metrics."""
     yield ("peak", grid["resolution_s"], ""), grid["peak"], grid["peak"]["time"]
-    for entry in grid["ramps"]["intervals"]:
-        for way in ("up", "down"):
-            yield ("ramps", entry["interval_s"], way), entry[way], entry[way]["time"]
+    changes = (grid.get("changes") or {}).get("windows", ())  # of older runs none
+    for block, length, entries in (
+        ("changes", "window_s", changes),
+        ("ramps", "interval_s", grid["ramps"]["intervals"]),
+    ):
+        for entry in entries:
+            for way in ("up", "down"):
+                yield (block, entry[length], way), entry[way], entry[way]["time"]
     for entry in grid["rolling_range"]["windows"]:
         yield ("rolling_range", entry["window_s"], ""), entry, entry["time"]

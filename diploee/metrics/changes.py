@@ -1,7 +1,8 @@
-"""How the load changes: the `ramps`, `rolling_range` and `rainflow` blocks, and the worst events.
+"""How the load changes: `changes`, `ramps`, `rolling_range`, `rainflow`, and the worst events.
 
 For a length L of n intervals of the run, the ramp at time t is
 ``mean(P over [t, t + L)) - mean(P over [t - L, t))``; t slides over all interval edges of the run.
+The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of the interval means.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from typing import Any, NamedTuple
 
 from diploee.clock import WallClock
 from diploee.measures.distribution import RELATIVE_ERROR, SignedHistogram
-from diploee.measures.ramps import CLASS_FACTORS, Rainflow, RollingRanges, Sizes, ramps
+from diploee.measures.ramps import (
+    CLASS_FACTORS,
+    BothWays,
+    LargestChanges,
+    Rainflow,
+    RollingRanges,
+    Sizes,
+    ramps,
+)
 from diploee.measures.series import to_mw
 from diploee.metric import Metric
 from diploee.metrics.bands import Support
@@ -37,10 +46,24 @@ RAMP_MS = (*(n * MS_PER_S for n in (2, 10)), *(n * MS_PER_MIN for n in (1, 5, 10
 SWING_MS = (2 * MS_PER_S, 10 * MS_PER_S, MS_PER_MIN)
 """Windows of the rolling range [ms]."""
 
+WITHIN_MS = (MS_PER_MIN, 10 * MS_PER_MIN)
+"""Largest distance of the two readings of a change [ms]."""
+
 SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
 """Statistics of a histogram that ramps and swings report."""
 
 RAMP, SWING = "ramp {} over {}", "swing within {}"
+CHANGE = {"up": "rise within {}", "down": "fall within {}"}
+CHANGE_METRICS = tuple(
+    Metric(
+        f"grid.changes.windows.<window>.{way}.max_mw",
+        "MW",
+        f"largest {form.format('<window>')}",
+        text="between any two of the run's interval means that start at most so far apart",
+        of_means=True,
+    )
+    for way, form in CHANGE.items()
+)
 RAMP_METRICS = tuple(
     Metric(
         f"grid.ramps.intervals.<interval>.{way}.{key}_{rate}", unit,
@@ -83,12 +106,21 @@ def absent(key: str, reasons: Mapping[Any, str], scale: int = 1) -> list[dict[st
 
 
 class Changes:
-    """The ramps and the rolling ranges of the lengths that a resolution holds."""
+    """The changes, ramps and rolling ranges of the lengths that a resolution holds."""
 
     def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
         self._no_ramps = {length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS}
         self._no_ranges = {length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS}
+        self._no_changes = {
+            length_ms: clock.why_not_held(length_ms - length_ms % step_ms)
+            for length_ms in WITHIN_MS
+        }
+        self._changes = {
+            length_ms: LargestChanges(length_ms // step_ms)
+            for length_ms, reason in self._no_changes.items()
+            if not reason
+        }
         self._ramps = {
             length_ms: Sizes(ramps(n := length_ms // step_ms), 2 * n)
             for length_ms, reason in self._no_ramps.items()
@@ -98,13 +130,18 @@ class Changes:
         self._ranges = RollingRanges([window_ms // step_ms for window_ms in self._windows_ms])
 
     @property
-    def measures(self) -> Iterable[Sizes | RollingRanges]:
+    def measures(self) -> Iterable[LargestChanges | Sizes | RollingRanges]:
         """Accumulators of the series."""
-        return *self._ramps.values(), self._ranges
+        return *self._changes.values(), *self._ramps.values(), self._ranges
 
     def extremes(self) -> dict[Key, Extreme]:
-        """Return the largest ramps so far, and the largest ranges from one extreme to the other."""
+        """Return the largest changes, ramps and ranges so far, from one extreme to the other."""
         found, step_ms = {}, self._clock.step_ms
+        for length_ms, changes in self._changes.items():
+            for way, (size, first, last) in zip(CHANGE, changes.result(), strict=True):
+                if size > 0:
+                    event = Extreme((first, first + step_ms), (last, last + step_ms))
+                    found["changes", length_ms / MS_PER_S, way] = event
         for n_ms, sizes in self._ramps.items():
             seen = sizes.result()
             for way, size, at in (("up", seen.max, seen.max_at), ("down", -seen.min, seen.min_at)):
@@ -121,15 +158,26 @@ class Changes:
         return zip(self._windows_ms, self._ranges.result(), strict=True)
 
     def blocks(self, support: Support) -> dict[str, Any]:
-        """Return the `ramps` and `rolling_range` blocks: an entry for every length, or why not."""
+        """Return the blocks of changes, ramps and ranges: an entry for every length, or why not."""
         found = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
         ranges = {window_ms: seen for window_ms, (seen, _) in self._each_range()}
         short = "the run is shorter than two intervals"
         no_ramps = self._no_ramps | {n: short for n, seen in found.items() if not seen.count}
         short = "the run is shorter"
+        changes = {window_ms: of.result() for window_ms, of in self._changes.items()}
+        no_changes = self._no_changes | {n: short for n, of in changes.items() if of[0][0] < 0}
         no_ranges = self._no_ranges | {n: short for n, seen in ranges.items() if not seen.count}
         head = {"resolution_s": self._clock.step_s, "percentile_relative_error": RELATIVE_ERROR}
         return {
+            "changes": {
+                "definition": "largest difference of two interval means that start at most as far "
+                "apart as the window is long; time is the start of the earlier, until of the later",
+                "resolution_s": self._clock.step_s,
+                "windows": [
+                    self._change(n, seen, support) for n, seen in changes.items() if seen[0][0] >= 0
+                ],
+                "absent": absent("window_s", no_changes, MS_PER_S),
+            },
             "ramps": {
                 "definition": "difference of the means of two adjacent intervals, sliding by the "
                 "run's resolution; time is the start of the earlier; percentiles over all edges of "
@@ -150,6 +198,13 @@ class Changes:
                 "absent": absent("window_s", no_ranges, MS_PER_S),
             },
         }
+
+    def _change(self, length_ms: int, seen: BothWays, support: Support) -> dict[str, Any]:
+        entry: dict[str, Any] = {"window_s": length_ms / MS_PER_S}
+        for way, (size, *times) in zip(CHANGE, seen, strict=True):
+            time, until = (self._clock.iso(at_ms) if size else None for at_ms in times)
+            entry[way] = {"max_mw": to_mw(size), "time": time, "until": until}
+        return entry | {"lower_bound": support.is_lower_bound(length_ms / MS_PER_S)}
 
     def _ramp(self, length_ms: int, seen: SignedHistogram, support: Support) -> dict[str, Any]:
         n, length_s = length_ms // self._clock.step_ms, length_ms / MS_PER_S

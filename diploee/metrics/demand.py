@@ -33,7 +33,8 @@ POWER_METRICS = (
         text="maximum over mean power", view="main",
         of_means=True,
     ),
-    Metric("power.load_factor", "1", "load factor", text="mean over maximum power", view="table"),
+    Metric("power.load_factor", "1", "load factor of the maximum power", view="table",
+           text="mean over maximum power", of_means=True),
     Metric(
         "power.rated_mw", "MW", "rated power",
         text="where the power is taken: of the devices rated_power_mw or their ratings; behind AC "
@@ -164,11 +165,23 @@ _DEMAND = "grid.maximum_demand.intervals.<interval>"
 
 DEMAND_METRICS = (
     Metric("grid.mean_mw", "MW", "mean power"),
-    Metric("grid.peak.max_mw", "MW", "peak"),
-    Metric("grid.minimum.min_mw", "MW", "minimum", text="once the facility has filled up"),
+    Metric("grid.peak.max_mw", "MW", "peak", of_means=True),
+    Metric(
+        "grid.minimum.min_mw",
+        "MW",
+        "minimum",
+        text="once the facility has filled up",
+        of_means=True,
+    ),
     Metric(f"{_DEMAND}.max_mw", "MW", "maximum demand over <interval>"),
-    Metric("grid.load_factor", "1", "load factor", text="mean power over the peak"),
-    Metric(f"{_DEMAND}.load_factor", "1", "load factor, <interval> demand"),
+    Metric(
+        "grid.load_factor",
+        "1",
+        "load factor of the peak",
+        text="mean power over the peak",
+        of_means=True,
+    ),
+    Metric(f"{_DEMAND}.load_factor", "1", "load factor of the <interval> demand"),
     Metric("grid.headroom.rated_mw", "MW", "rated power"),
     Metric("grid.headroom.mw", "MW", "headroom", text="rated power less the peak"),
     Metric("grid.headroom.fraction", "%", "headroom, of the rated power", "{:.1f}", factor=100),

@@ -10,7 +10,7 @@ from diploee.outputs.words import listed
 from diploee.units import S_PER_MIN
 
 _LENGTH = re.compile(
-    r"grid\.(?:at_step\.)?(?:(?:ramps|rolling_range)|(peaks|maximum_demand))\..*?(\d[\d.]*)(s|min)\."
+    r"grid\.(?:at_step\.)?(?:(?:changes|ramps|rolling_range)|(peaks|maximum_demand))\..*?(\d[\d.]*)(s|min)\."
 )
 
 
@@ -28,6 +28,7 @@ def withheld(block: Mapping[str, Any]) -> str:
     reasons: dict[str, list[str]] = {}
     kinds = (
         ("demand over {interval_min} min", block["maximum_demand"]["absent"]),
+        ("changes within {window_s:g} s", block.get("changes", {}).get("absent", ())),
         ("ramps over {interval_s:g} s", block["ramps"]["absent"]),
         ("swings within {window_s:g} s", block["rolling_range"]["absent"]),
         ("the spectrum from {low_hz:g} to {high_hz:g} Hz", block["spectrum"]["absent"]),
@@ -39,6 +40,7 @@ def withheld(block: Mapping[str, Any]) -> str:
     bounds = [
         form.format(**entry)
         for form, entries in (
+            ("changes within {window_s:g} s", block.get("changes", {}).get("windows", ())),
             ("ramps over {interval_s:g} s", block["ramps"]["intervals"]),
             ("swings within {window_s:g} s", block["rolling_range"]["windows"]),
         )

@@ -84,11 +84,17 @@ RANKED = (
         tuple(f"grid.voltage_change.{k}" for k in ("largest_percent", "within_percent",
                                                     "flicker_pst")),
         (
-            Pivot("Ramps up", "grid.ramps.intervals.<row>.up.",
+            Pivot("Largest rise", "grid.changes.windows.<row>.up.",
+                  {"max_mw": "Largest", "time": "From", "until": "To"},
+                  "Between any two of the run's interval means that start at most so far apart.",
+                  "Within"),
+            Pivot("Largest fall", "grid.changes.windows.<row>.down.",
+                  {"max_mw": "Largest", "time": "From", "until": "To"}, "", "Within"),
+            Pivot("Ramps up: change of adjacent means", "grid.ramps.intervals.<row>.up.",
                    _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"},
                    "The difference of the means of two adjacent intervals of the length given, at "
                    "every start of an interval of the run.", "Over"),
-            Pivot("Ramps down", "grid.ramps.intervals.<row>.down.",
+            Pivot("Ramps down: change of adjacent means", "grid.ramps.intervals.<row>.down.",
                    _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"}, "", "Over"),
             Pivot("Swings", "grid.rolling_range.windows.<row>.", _SIZES | {"time": "From"},
                    "The largest less the smallest mean within a window, at every start of an "
@@ -230,9 +236,10 @@ RANKED = (
 
 
 FIRST = (
-    "poi.headroom.use", "power.max_mw", "grid.ramps.intervals.600s.up.max_mw",
-    "grid.ramps.intervals.600s.down.max_mw", "power.energy_mwh", "power.load_factor",
-    "power.peak_to_average_ratio", "jobs.mean_queue_time_queued_h", "requests.incomplete_rps",
+    "poi.headroom.use", "power.max_mw", "grid.maximum_demand.intervals.15min.max_mw",
+    "grid.changes.windows.600s.up.max_mw", "grid.changes.windows.600s.down.max_mw",
+    "power.energy_mwh", "power.load_factor", "power.peak_to_average_ratio",
+    "jobs.mean_queue_time_queued_h", "requests.incomplete_rps",
 )  # fmt: skip
 """Keys that answer first."""
 

@@ -7,8 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from diploee.metric import short
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.metrics.changes import Key
 from diploee.metrics.limits import LimitReport
+from diploee.outputs.labels import LABELS
 from diploee.outputs.limits_section import limits_section
 from diploee.outputs.lower_bounds import withheld
 from diploee.outputs.provenance import provenance
@@ -53,8 +56,8 @@ def reactive_notes(run: Run) -> list[str]:
         return []
     return [
         "Reactive power rests on assumed filters, capacitors and transformers: it is known to 30 % "
-        "at best, and its sign may not be. Its band: diploee ensemble SITE --assumed --runs 40, "
-        "then --bands."
+        "at best, and its sign may not be.",
+        "The band of reactive power: diploee ensemble SITE --assumed --runs 40, then --bands.",
     ]
 
 
@@ -92,26 +95,19 @@ def voltage_notes(view: RunView) -> list[str]:
 def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     """Return what heads every view of a run: events, verdicts, the peak, the worst ramp, energy."""
     metered = bool(view.run.metrics.get("poi"))
-    means = f"{interval(view.step_ms)} means"
-    items = {
-        "poi.headroom.use": "Use of the contract",
-        "power.max_mw": f"Peak, {means}",
-        "grid.ramps.intervals.600s.up.max_mw": "Worst rise within 10 min",
-        "grid.ramps.intervals.600s.down.max_mw": "Worst fall within 10 min",
-    }
     left_out = {"jobs.mean_queue_time_queued_h", "power.peak_to_average_ratio"} if metered else {
         "power.load_factor"}  # fmt: skip
     used, of_contract = view.values.get(FIRST[0]), ""
     for unit in ("mw", "mva"):
         if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
-            of_contract = f"{used * most:,.4g} of {most:,.4g} {unit.upper()}"
+            of_contract = f"{short(used * most)} of {short(most)} {unit.upper()}"
     notes = {"poi.headroom.use": of_contract}
     unserved, incoming = (view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming"))
     if unserved and incoming:
         share = 100 * unserved / incoming
         notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
     found = [
-        view.figure(key, items.get(key, ""), notes.get(key, view.when(key)))
+        view.figure(key, LABELS[key].name, notes.get(key, view.when(key)))
         for key in FIRST
         if key not in left_out and (key != FIRST[-1] or view.values.get(key))
     ]
@@ -159,18 +155,25 @@ def _events(run: Run) -> list[Figure]:
     return [Figure(f"{len(found)} events", value, note="each is in a table below", key="event")]
 
 
-_ASKED = ("peak", "ramp up over 1 min", "ramp down over 1 min", "ramp up over 10 min",
-          "ramp down over 10 min")  # fmt: skip
+_ASKED = {("ramps", 60.0), ("changes", 600.0)}
+
+
+def _is_asked(key: Key) -> bool:
+    """Return whether an event is the peak, or of a length that people ask for."""
+    return key[0] == "peak" or key[:2] in _ASKED
 
 
 def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
     """Return the events asked for by their week, and a time in it; not those of the peak's."""
     weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
+    of_peak = None
     for key, time, _ in causes_of(metrics):
-        if (words := event_words(key)) in _ASKED:
+        if _is_asked(key):
             week = datetime.fromisoformat(time).isocalendar()[:2]
+            of_peak = week if key[0] == "peak" else of_peak
+            words = event_words(key)
             weeks.setdefault(week, ([], time))[0].append(f"{words[:1].upper()}{words[1:]}")
-    return [week for week in weeks.values() if "Peak" not in week[0]]
+    return [found for week, found in weeks.items() if week != of_peak]
 
 
 def _with_causes(section: Section, view: RunView) -> Section:
@@ -181,8 +184,9 @@ def _with_causes(section: Section, view: RunView) -> Section:
     for key, time, cause in causes_of(view.run.metrics):
         words = event_words(key)
         item = f"{words[:1].upper()}{words[1:]}"
-        shown = "worst-weeks" if item in elsewhere else "peak-week" if words in _ASKED else ""
-        figures[words in _ASKED] += [
+        asked = _is_asked(key)
+        shown = "worst-weeks" if item in elsewhere else "peak-week" if asked else ""
+        figures[asked] += [
             Figure(item, cause["change_mw"] * per, view.unit.power, quantity="Change"),
             Figure(item, moment(time, view.step_ms), quantity="When", link=shown),
             Figure(item, cause_words(cause, view.unit), quantity="Causes"),

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from diploee.outputs.reader import Run
 
 
+WAITS = (
+    "queued_fraction", "mean_queue_time_queued_h", "mean_queue_time_all_h", "max_queue_time_h",
+)  # fmt: skip
+"""Names of metrics of jobs that started, beside which stands how many never did."""
+
 _SIGNED = (
     "poi.peak.reactive_mvar", "poi.reactive.max_mvar", "poi.reactive.min_mvar",
     "poi.peak.power_factor",
@@ -50,10 +55,13 @@ class RunView:
         if metric is None or not isinstance(value, int | float) or isinstance(value, bool):
             return None
         about = (self.when(key) or metric.text) if note is None else note
+        item = item or metric.name
+        item += f", {interval(self.step_ms)} means" if metric.of_means else ""
+        unstarted = self.values.get(f"{key.rpartition('.')[0]}.unstarted")
+        if key.rpartition(".")[2] in WAITS and unstarted is not None:
+            about = "; ".join(filter(None, (about, f"{unstarted:,} jobs never started")))
         pattern = "" if re.match(r"[kMG](W|VA|var)", metric.suffix) else metric.format
-        found = Figure(
-            item or metric.name, value * metric.factor, metric.suffix, about, "", key, pattern
-        )
+        found = Figure(item, value * metric.factor, metric.suffix, about, "", key, pattern)
         bands = self.run.bands.ends if self.run.bands else {}
         if key not in bands:
             return found

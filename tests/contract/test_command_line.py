@@ -45,7 +45,12 @@ def test_result_goes_to_standard_output_and_progress_to_standard_error(
 ) -> None:
     ended = run_tiny()
     assert ended.code == 0
-    for words in ("Peak, 1 min means", "Worst fall within 10 min", "Peak-to-average ratio", "kWh"):
+    for words in (
+        "Peak, 1 min means",
+        "Largest fall within 10 min",
+        "Peak-to-average ratio",
+        "kWh",
+    ):
         assert words in ended.out
     assert f"Files in {tmp_path / 'run'}" in ended.out
     assert "simulate" in ended.err

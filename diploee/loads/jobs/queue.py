@@ -21,12 +21,15 @@ QUEUE_METRICS = (
         f"of those that started; {_QUEUED}", "main", 100,
     ),
     Metric(
-        "jobs.mean_queue_time_queued_h", "h", "mean queue time of queued jobs", text=_QUEUED,
+        "jobs.mean_queue_time_queued_h", "h", "mean queue time of those that queued", text=_QUEUED,
         view="main",
     ),
-    Metric("jobs.mean_queue_time_all_h", "h", "mean queue time of all jobs", view="table"),
-    Metric("jobs.max_queue_time_h", "h", "longest queue time", "{:.2f}", view="table"),
-    Metric("jobs.unstarted", "jobs", "jobs never started", "{:,.0f}", view="table"),
+    Metric("jobs.mean_queue_time_all_h", "h", "mean queue time of jobs that started",
+           view="table"),
+    Metric("jobs.max_queue_time_h", "h", "longest queue time of jobs that started", "{:.2f}",
+           view="table"),
+    Metric("jobs.unstarted", "jobs", "jobs never started", "{:,.0f}",
+           "they are in no queue time", "main"),
 )  # fmt: skip
 
 

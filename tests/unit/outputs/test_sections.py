@@ -98,8 +98,16 @@ def test_a_month_s_load_factors_give_the_energy_back(run: Run) -> None:
 def test_ramps_and_causes_are_those_of_the_metrics(run: Run) -> None:
     tables = {table.title: table for table in section_of(run, "ramps").tables}
     block = run.metrics["grid"]["ramps"]["intervals"]
-    assert list(tables["Ramps up"].rows) == ["1 min", "5 min", "10 min", "15 min", "1 h"]
-    for entry, cells in zip(block, tables["Ramps down"].rows.values(), strict=True):
+    assert list(tables["Ramps up: change of adjacent means"].rows) == [
+        "1 min",
+        "5 min",
+        "10 min",
+        "15 min",
+        "1 h",
+    ]
+    for entry, cells in zip(
+        block, tables["Ramps down: change of adjacent means"].rows.values(), strict=True
+    ):
         assert cells["Largest"].value == pytest.approx(entry["down"]["max_mw"] * 1e3)
     named = [item for name in tables if name.startswith("Why") for item in tables[name].rows]
     assert len(named) == len(set(named)) and "Peak" in named
