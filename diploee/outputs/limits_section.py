@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from diploee.outputs.reader import Run
 
 
+COVERAGE = "Coverage, source, cause"
+ENDS = "Other end of a large job"
+"""Columns that say why a verdict is what it is, and what it is at the other end."""
+
+
 def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
     """Return the verdict on each limit of runs, the worst first; several runs have labels."""
     many = len({label for _, _, label in reports}) > 1
@@ -34,7 +39,8 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
                 "Of the limit": f"{100 * found.use:,.0f} %" if found.use == found.use else NONE,
                 "When": moment(found.time or None, step_ms),
                 "Violations": f"{found.violations:,}",
-                "Coverage, source, cause": "; ".join(
+                **({ENDS: found.ends} if any(of.ends for of in ranked) else {}),
+                COVERAGE: "; ".join(
                     filter(None, (found.note, found.scope, found.source, found.cause))
                 ),
             }
@@ -44,9 +50,12 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
         for k, (word, _, text, why) in enumerate(open_, start=len(report.results) + 1):
             figures += [
                 Figure(f"{k}. {text}", word, quantity="Verdict"),
-                Figure(f"{k}. {text}", why, quantity="Coverage, source, cause"),
+                Figure(f"{k}. {text}", why, quantity=COVERAGE),
             ]
-        name = f"{report.name or 'limits'}: {report.verdict.upper()} ({report.counts()})"
+        name = (
+            f"{report.name or 'limits'}, on means of {report.resolution_s:g} s: "
+            f"{report.verdict.upper()} ({report.counts()})"
+        )
         title = f"{label}: {name}" if many else name
         said = (report.origin, *(note for note in report.notes if note not in shared))
         note = " ".join(f"{text[:1].upper()}{text[1:]}." for text in said if text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -159,13 +159,25 @@ class Run(Brief):
     def limits(self, limits: Limits | Path | str) -> LimitReport:
         """Check the run against limits: loaded ones, their file, or the name of a preset.
 
-        What was checked while the run passed is given as it was found then, at the run's step.
+        What was checked while the run passed is given as it was found then, at the run's step,
+        each entry of a file by itself.
         """
         loaded = limits if isinstance(limits, Limits) else load_limits(limits)
         asked = loaded.model_dump(mode="json", exclude_defaults=True)
-        stored = zip(self._stored_limits, self.verdicts, strict=True)
-        found = next((report for of, report in stored if of["limits"] == asked), None)
-        return found or check_limits(self, loaded)
+        stored = [*zip(self._stored_limits, self.verdicts, strict=True)]
+        for of, report in stored:
+            if of["limits"] == asked:
+                return report
+        found, left = check_limits(self, loaded), {spec.rule: key for key, spec in loaded.each()}
+        for of, report in stored:
+            theirs = Limits.model_validate(of["limits"])
+            keys = {left.pop(s.rule): key for key, s in theirs.each() if s.rule in left}
+            found = found.taking(report, keys) if keys else found
+        return found
+
+    def checked(self, limits: Iterable[Limits | Path | str]) -> tuple[LimitReport, ...]:
+        """Return the reports of the run, then those on further limits, each once."""
+        return tuple(dict.fromkeys([*self.verdicts, *map(self.limits, limits)]))
 
     def export(
         self,
@@ -214,10 +226,10 @@ class Run(Brief):
         return drawn
 
     def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
-        """Return the results as sections, the answer first; verdicts of `limits` among them."""
+        """Return the results as sections, the answer first; verdicts of `limits` too."""
         from diploee.outputs.run_sections import run_sections
 
-        return run_sections(self, limits or self.verdicts)
+        return run_sections(self, [*dict.fromkeys([*self.verdicts, *limits])])
 
     def _repr_html_(self) -> str:
         return as_html(f"{self.scenario.name}, {self.folder}", self.sections())

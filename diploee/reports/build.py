@@ -157,7 +157,7 @@ def write_report(
     force : bool
         Replace any file at `out`, and pictures of the same names.
     limits : sequence of str
-        Limits to check the runs against: names of presets, or files.
+        Limits to check the runs against, beside those of each: names of presets, or files.
     by_load : bool
         Split the power of a single run by stream and service.
     bands : path, optional
@@ -293,8 +293,7 @@ def _runs_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of runs, side by side where there are several, with their charts."""
     loaded = [load_limits(name) for name in names]
-    # Without names, those that a run was checked against while it passed.
-    verdicts = [[*map(run.run.limits, loaded)] or [*run.run.verdicts] for run in runs]
+    verdicts = [run.run.checked(loaded) for run in runs]
     by_run = {
         run.label: {section.id: section for section in run_sections(run.run, of_run)}
         for run, of_run in zip(runs, verdicts, strict=True)

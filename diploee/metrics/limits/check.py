@@ -267,6 +267,7 @@ class Check(Brief):
     aside: Callable[[], str] = str  # gives words on what is beside
     key: str = ""  # in the file of limits
     spec: LimitSpec | None = None  # of which it is
+    number: int = 0  # among the checks of its entry
     of_run: bool = False  # the value is one of the whole run
     why_none: str = f"the run is too short{LONGER}"  # reason where there is no value
 
@@ -326,6 +327,11 @@ class LimitSpec(Model):
     def refused(self, text: str) -> InputError:
         """Return an error that names the kind."""
         return InputError(f"limit kind '{self.key}'{text}")
+
+    @property
+    def rule(self) -> str:
+        """What is limited and by how much, whoever says so."""
+        return f"{self.key}: {self.model_dump_json(exclude={'mark', 'note'})}"
 
     @property
     def is_of_frequencies(self) -> bool:

@@ -20,6 +20,7 @@ from diploee.clock import WallClock
 from diploee.errors import Brief, InputError, one_line, plural, shown
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.measures.voltage import ShortCircuit
+from diploee.metric import short
 from diploee.metrics.bands import Support, profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
@@ -87,6 +88,8 @@ class LimitResult(Brief):
     least: bool = False  # the limit is the least that is allowed
     of_run: bool = False  # the value is one of the whole run, at no time of its own
     scope: str = ""  # what of the limit this kind of model does not cover
+    number: int = 0  # among the checks of its entry, such as those of both directions
+    ends: str = ""  # what it is at the other end of what is known of a large job
 
     @property
     def verdict(self) -> Verdict:
@@ -101,11 +104,8 @@ class LimitResult(Brief):
 
     def by_how_much(self) -> str:
         """Return the limit's name, the worst value and what is allowed."""
-        worst, limit = (
-            f"{v:.4g}" if abs(v) < 1e4 else f"{v:,.0f}" for v in (self.value, self.limit)
-        )
-        joined = ", at least" if self.least else " of"
-        return f"{self.text.partition(' (')[0]}: {worst}{joined} {limit} {self.unit}".rstrip()
+        joined, name = ", at least" if self.least else " of", self.text.partition(" (")[0]
+        return f"{name}: {short(self.value)}{joined} {short(self.limit)} {self.unit}".rstrip()
 
     def brief(self) -> str:
         """Return by how much it is met or not, when and how often, and what weakens it."""
@@ -115,7 +115,7 @@ class LimitResult(Brief):
         if self.violations:
             times = plural(self.violations, "violation")
             parts.append(f"{times}, {_duration(self.duration_s)} in all")
-        return "; ".join([*parts, *filter(None, (self.note, self.scope))])
+        return "; ".join([*parts, *filter(None, (self.ends, self.note, self.scope))])
 
     def line(self) -> str:
         """Return all of the result in one line."""
@@ -124,7 +124,7 @@ class LimitResult(Brief):
             return f"{form.format(value)} {self.unit}".rstrip()
 
         limit = f"{self.key}: {self.text}, limit {sized(self.limit, '{:g}')}"
-        said = "; ".join(filter(None, (self.note, self.scope, self.source)))
+        said = "; ".join(filter(None, (self.ends, self.note, self.scope, self.source)))
         note = f" ({said})" if said else ""
         if self.of_run:
             return f"{limit}: {self.verdict}, {sized(self.value)} over the run{note}"
@@ -158,17 +158,36 @@ class LimitReport(Brief):
         return tuple(result for result in self.results if result.violations)
 
     def beside(self, other: LimitReport, where: str) -> LimitReport:
-        """Return the report with the verdicts of another beside those that are not met."""
-        of = {result.key + result.text: result for result in other.results}
+        """Return the report with what another, of the same limits, found on each of them."""
+        of = {(result.key, result.number): result for result in other.results}
+        open_ = {key: f"inconclusive, {reason}" for key, _, reason in other.unchecked}
         results = []
         for result in self.results:
-            end = of.get(result.key + result.text)
-            if result.violations and end is not None:
-                worst = end.worst[0].value if end.worst else end.value
-                said = f"{where}: {end.verdict}, worst {worst:.4g} {end.unit}".rstrip()
-                result = replace(result, scope="; ".join(filter(None, (said, result.scope))))
-            results.append(result)
+            # A load that is wholly below a limit has one check of it for both directions.
+            end = of.get((result.key, result.number)) or of.get((result.key, 0))
+            said = open_.get(result.key, "not covered")
+            if end is not None:
+                said = f"{end.verdict}, worst {short(end.value)} {end.unit}".rstrip()
+            results.append(replace(result, ends=f"{where}: {said}"))
         return replace(self, results=tuple(results))
+
+    def taking(self, other: LimitReport, keys: Mapping[str, str]) -> LimitReport:
+        """Return the report with what another found of some limits, its key by the one here."""
+        said = f"checked while the run passed, at {other.resolution_s:g} s"
+        back = {there: here for here, there in keys.items()}
+        results = [result for result in self.results if result.key not in keys]
+        for of in other.results:
+            if of.key in back:
+                scope = "; ".join(filter(None, (of.scope, said)))
+                results.append(replace(of, key=back[of.key], scope=scope))
+        left_out = {
+            name: (
+                *(of for of in getattr(self, name) if of[0] not in keys),
+                *((back[of[0]], *of[1:]) for of in getattr(other, name) if of[0] in back),
+            )
+            for name in ("unchecked", "outside")
+        }
+        return replace(self, results=tuple(results), **left_out)
 
     @property
     def verdict(self) -> Verdict:
@@ -372,8 +391,8 @@ def all_checks(limits: Limits, whole: Shown) -> tuple[list[Check], list[tuple[Un
                 source = f" ({spec.read_from})" if spec.read_from else ""
                 left_out = key, spec.what, f"{why or ''}{source}"
                 unchecked.append((left_out, isinstance(why, Outside)))
-        for check in found:
-            check.key, check.spec = key, spec
+        for number, check in enumerate(found):
+            check.key, check.spec, check.number = key, spec, number
         checks += found
     return checks, unchecked
 
@@ -523,6 +542,7 @@ def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str
         least=check.least,
         of_run=check.of_run,
         scope=check.scope,
+        number=check.number,
     )
 
 
