@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from diploee.columns import Column, Columns
 from diploee.errors import one_of
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.metric import short
 from diploee.model import SCALES, Model, default, optional
 
 _AT = "at the point of interconnection"
@@ -43,6 +44,14 @@ class Billing(Model):
         if all(getattr(self, name) is None for name in rules):
             raise ValueError(f"bills nothing without a rule; give one of {one_of(rules)}")
         return self
+
+
+class Contract(NamedTuple):
+    """What a connection is contracted for."""
+
+    amount: float  # in `unit`
+    name: str
+    unit: str  # MW of active power, or MVA
 
 
 class PointOfInterconnectionSpec(StageSpec):
@@ -84,12 +93,12 @@ class PointOfInterconnectionSpec(StageSpec):
         return self
 
     @property
-    def contract(self) -> tuple[float, str] | None:
-        """The contracted power [MW], active or apparent, and its name; None without a contract."""
-        if self.contract_mw is not None:
-            return self.contract_mw, f"contract, {self.contract_mw:g} MW"
-        if self.contract_mva is not None:
-            return self.contract_mva, f"contract, {self.contract_mva:g} MVA at unity power factor"
+    def contract(self) -> Contract | None:
+        """The contracted power, active or apparent; None without a contract."""
+        if (mw := self.contract_mw) is not None:
+            return Contract(mw, f"contract, {short(mw)} MW", "MW")
+        if (mva := self.contract_mva) is not None:
+            return Contract(mva, f"contract, {short(mva)} MVA at unity power factor", "MVA")
         return None
 
     def open(self, site: Site) -> _PointOfInterconnection:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _KINDS = {"reference": "reference (synthesised from published facts)", "measured": "measured"}
 
 
-def provenance(run: Run) -> Section:
-    """Return from where the numbers come."""
+def provenance(run: Run, in_brief: bool = False) -> Section:
+    """Return from where the numbers come; in brief with assumed terms by what they are of."""
     manifest, scenario = run.manifest, run.scenario
     facility = scenario.facility
     profiles = (manifest.get("profiles") or {}).values()
@@ -36,7 +36,10 @@ def provenance(run: Run) -> Section:
         ),
         "Serving curves": ", ".join(sorted(manifest.get("curves") or {})),
         "Input files": ", ".join(sorted(manifest.get("input_files") or {})),
-        "Assumed terms": "; ".join(_grouped(manifest.get("assumed") or (), run)),
+        "Assumed terms": "; ".join(
+            of.partition(":")[0].replace("_", " ") if in_brief else of
+            for of in _grouped(manifest.get("assumed") or (), run)
+        ),
         "Nodes": "; ".join(f"{p.n_nodes:,} in {name}" for name, p in facility.pools.items()),
         "Start": f"{scenario.start:%Y-%m-%d %H:%M} "
         f"({facility.time_zone or f'UTC{facility.utc_offset}'})",

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diploee.dynamics.answer import VERDICTS
-from diploee.errors import InputError, cell
+from diploee.errors import InputError, cell, plural
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
+from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.outputs import Run, open_run
 from diploee.outputs.folder import refuse_in_run, run_files
-from diploee.outputs.limits_section import limits_section
+from diploee.outputs.labels import LABELS
+from diploee.outputs.limits_section import COVERAGE, limits_section
 from diploee.outputs.lower_bounds import is_lower_bound, withheld
 from diploee.outputs.provenance import provenance
 from diploee.outputs.ranked import RANKED
@@ -44,18 +46,16 @@ if TYPE_CHECKING:
 NO_TIME = b"1980-01-01T00:00:00Z"
 TEN_MIN_MS, QUARTER_MS = 10 * MS_PER_MIN, 15 * MS_PER_MIN
 MOST_MONTHS = 24
-AVERAGING = "Peaks are the largest of consecutive means, ramps of adjacent ones."
 PEAKS_OVER = tuple(sorted({*PEAK_MS, TEN_MIN_MS, QUARTER_MS}))
 RAMPS_OVER = tuple(sorted({*RAMP_MS, TEN_MIN_MS, QUARTER_MS}))
 """Lengths of the means whose peaks and ramps the sheet has, as far as the run shows them [ms]."""
 SHARES = (
-    "Of the devices' energy. ASSUMPTION [J]: jobs are training, fine-tuning among it, unless all "
-    "of a stream's classes are batch inference."
+    "Of the devices' energy. Assumed: jobs are training, fine-tuning among it, unless all of a "
+    "stream's classes are batch inference."
 )
 BUILD_OUT = (
     "Demand: the largest until the next step; it and the rated power are taken where the sheet's "
-    "power is. ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the nodes' "
-    "ratings."
+    "power is. Assumed: the rated power of a step is the site's in the ratio of the nodes' ratings."
 )
 PEAKS = (
     "Own peak: the largest demand over clock intervals as long, of 15, 30 or 60 min; else the "
@@ -78,20 +78,17 @@ _VOLTAGE = {
 }
 _NOT_THERE = "not in the run's metrics"
 _DEMAND = "grid.maximum_demand.intervals.15min"
-_ACTIVE = {
-    "power.energy_mwh": "Energy", "grid.peak.max_mw": "Peak",
-    f"{_DEMAND}.max_mw": "Maximum demand, 15 min", "grid.minimum.min_mw": "Minimum",
-    "poi.exported_mwh": "Energy exported", "power.median_mw": "Typical (median)",
-    "power.mean_mw": "Mean", "grid.load_factor": "Load factor, of own peak",
-    f"{_DEMAND}.load_factor": "Load factor, of 15 min demand",
-}  # fmt: skip
-_REACTIVE = {
-    "poi.peak.reactive_mvar": "At the peak", "poi.reactive.max_mvar": "Maximum",
-    "poi.reactive.min_mvar": "Minimum", "poi.peak.power_factor": "Power factor at the peak",
-    "poi.lagging_power_factor": "Power factor, mean lagging",
-    "poi.leading_power_factor": "Power factor, mean leading",
-    "poi.apparent.max_mva": "Maximum apparent power",
-}  # fmt: skip
+_CHANGES = tuple(f"grid.{{}}.600s.{way}.max_mw" for way in CHANGE)
+_ACTIVE = (
+    "power.energy_mwh", "power.max_mw", f"{_DEMAND}.max_mw", *_CHANGES, "grid.minimum.min_mw",
+    "poi.exported_mwh", "power.median_mw", "power.mean_mw", "power.load_factor",
+    f"{_DEMAND}.load_factor",
+)  # fmt: skip
+_FACTORS = ("poi.peak.power_factor", "poi.lagging_power_factor", "poi.leading_power_factor")
+_REACTIVE = (
+    "poi.peak.reactive_mvar", "poi.reactive.max_mvar", "poi.reactive.min_mvar", *_FACTORS,
+    "poi.apparent.max_mva",
+)  # fmt: skip
 
 Entry = Mapping[str, Any]
 
@@ -99,12 +96,10 @@ Entry = Mapping[str, Any]
 def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> Report:
     """Return the data sheet of a run."""
     view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
-    demands = [run.limits(name) for name in limits] or run.verdicts
     tables = {pivot.title: pivot for part in RANKED for pivot in part.tables}
-    grid = run.metrics.get("grid")
-    lines = view.table(tables["Strongest lines of the mean spectrum"])
-    none = Figure("Lines", None, note="no line stands out, or the run is too coarse for a spectrum")
-    swings = view.table(tables["Swings"])
+    grid: Entry = run.metrics.get("grid") or {}
+    names = "Swings", "Strongest lines of the mean spectrum"
+    swings = tuple(filter(None, (view.table(tables[name]) for name in names)))
     averaging = [*_by_averaging(view)]
     sections = [
         _section("site", "Site and applicant", _site(run)),
@@ -112,39 +107,69 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         _section("active", "Active power", _active(view, quarters, why)),
         _section("averaging", "Peak and ramps by averaging time", averaging,
                  _averaging_note(view, averaging)),
-        _section("reactive", "Reactive power", _reactive(view), " ".join(reactive_notes(run))),
-        Section("swings", "Swings, and what is withheld", (), (swings,) if swings else (),
-                notes=(withheld(grid),) if grid else ()),
-        Section("lines", "Lines of the spectrum", () if lines else (none,),
-                (replace(lines, note=""),) if lines else ()),
+        _section("reactive", "Reactive power", _reactive(view), " ".join(reactive_notes(run)[:1])),
+        Section("swings", "Swings and spectral lines", (), swings),
         _section("shares", "Share of AI training", _shares(run), SHARES),
         _section("months", f"Demand by {_span(grid)}", _months(run, quarters, why)),
-        _section("peaks", "Demand at coincident peaks", _coincident(run, peaks),
-                 PEAKS if peaks else ""),
+        _section("peaks", "Demand at coincident peaks", _coincident(run, peaks), PEAKS),
         _section("build-out", "Build-out and ramp schedule", _build_out(run, quarters, why),
                  BUILD_OUT),
     ]  # fmt: skip
     if "grid.voltage_change.largest_percent" in view.values:
-        sections.append(_section("voltage", "Rapid voltage changes", _declared(view, _VOLTAGE, {}),
+        figures = filter(None, (view.figure(key, name) for key, name in _VOLTAGE.items()))
+        sections.append(_section("voltage", "Rapid voltage changes", figures,
                                  " ".join(voltage_notes(view))))  # fmt: skip
     if run.scenario.facility.ride_through:
         sections.append(_ride_through(run))
-    if demands:
-        checked = limits_section([(run, report, "") for report in demands])
-        sections.append(replace(checked, charts=()))
+    if verdicts := run.checked(limits):
+        sections.append(limits_section([(run, report, "") for report in verdicts]))
     return Report(
         run.scenario.name,
         f"{period(run)}; power: {run.boundary()}",
-        (*sections, provenance(run)),
+        (*filter(None, map(_printed, sections)), _sources(run, sections)),
         kind="Interconnection data sheet",
         notes=(
             *((run.bands.words,) if run.bands else ()),
             *(() if run.metrics.get("poi") else (NO_METER,)),
-            *(str(warning) for warning in run.manifest.get("warnings") or ()),
-            NOT_FROM_A_RUN,
         ),
         is_sheet=True,
     )
+
+
+_SAID = ("averaging", "reactive", "voltage")
+"""Sections whose notes stand beside their figures, as they say how far these hold."""
+
+
+def _printed(section: Section) -> Section:
+    """Return a section without what is folded: notes, and why verdicts are what they are."""
+    tables = tuple(
+        replace(t, note="", figures=tuple(f for f in t.figures if f.quantity != COVERAGE))
+        for t in section.tables
+    )
+    return replace(
+        section, tables=tables, charts=(), notes=section.notes if section.id in _SAID else ()
+    )
+
+
+def _sources(run: Run, sections: Sequence[Section]) -> Section:
+    """Return where numbers come from, what is assumed, the warnings, and what is not there."""
+    tables = tuple(
+        replace(t, figures=tuple(f for f in t.figures if f.quantity == COVERAGE))
+        for section in sections
+        for t in section.tables
+        if any(f.quantity == COVERAGE for f in t.figures)
+    )
+    grid, warnings = run.metrics.get("grid"), run.manifest.get("warnings") or ()
+    notes = (
+        *(f"Warning: {warning}" for warning in warnings),
+        *(f"{s.title}: {note}" for s in sections if s.id not in _SAID for note in s.notes),
+        *reactive_notes(run)[1:],
+        *((withheld(grid),) if grid else ()),
+        NOT_FROM_A_RUN,
+    )
+    said = f" and {plural(len(warnings), 'warning')}" if warnings else ""
+    title = f"Sources, assumptions{said}" if said else "Sources and assumptions"
+    return replace(provenance(run, in_brief=True), title=title, tables=tables, notes=notes)
 
 
 def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> Section:
@@ -179,13 +204,14 @@ def _site(run: Run) -> Iterator[Figure]:
 def _connection(run: Run) -> Iterator[Figure]:
     facility = run.scenario.facility
     contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
-    amount, what = contracts[0] if contracts else (None, "no contract_mw or contract_mva given")
-    yield Figure("Contract", amount, "MVA" if "MVA" in what else "MW", what)
+    if not contracts:
+        yield Figure("Contract", None, "MW", "none given")
+    for amount, what, unit in contracts:
+        yield Figure("Contract", amount, unit, what)
     rated_mw, what = rated_of(run.metrics, facility)
     yield Figure("Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE)
     if facility.stages or facility.has_ac_power:
-        given = "rated_power_mw" if facility.rated_power_mw is not None else "the nodes' ratings"
-        devices = f"{given}, before supplies, losses and cooling"
+        devices = "before supplies, losses and cooling"
         yield Figure("Device rating", facility.rated_power_w / W_PER_MW, "MW", devices)
     yield Figure("Time zone", facility.time_zone or f"UTC{facility.utc_offset}")
     pools = (f"{pool.n_nodes:,} in {name}" for name, pool in facility.pools.items())
@@ -194,10 +220,10 @@ def _connection(run: Run) -> Iterator[Figure]:
     yield Figure("Weather", weather.kind.replace("_", " ") if weather else "none given")
 
 
-def _declared(view: RunView, names: Mapping[str, str], notes: Entry) -> Iterator[Figure]:
+def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Figure]:
     """Yield declared metrics as figures, with notes by key; where the run lacks one, why."""
-    for key, name in names.items():
-        metric, note = view.metric(key), notes.get(key, "")
+    for key in keys:
+        metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
         assert metric is not None, key
         figure = view.figure(key, name, view.when(key) or note)
         yield figure or Figure(name, None, metric.suffix, note or _NOT_THERE)
@@ -206,50 +232,60 @@ def _declared(view: RunView, names: Mapping[str, str], notes: Entry) -> Iterator
 def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     run, values = view.run, view.values
     mean_mw, facility = run.metrics["power"]["mean_mw"], run.scenario.facility
-    means, fills_h = f"{interval(view.step_ms)} means", run.transient_h
+    fills_h = run.transient_h
     no_load = "there is no load" if values.get("grid.peak.max_mw") == 0 else ""
     no_load = "the site exports more than it draws" if mean_mw < 0 else no_load
     filled = "mean of the whole run, peak without the first "
     filled = f"{filled}{fills_h:.3g} h of filling up" if fills_h else ""
-    names = dict(_ACTIVE)
-    if not values.get("poi.exported_mwh"):
-        names.pop("poi.exported_mwh")
-    yield from _declared(view, names, {
+    of_steps = "at_step.changes" if "grid.at_step.step_s" in values else "changes.windows"
+    keys = (key.format(of_steps) for key in _ACTIVE if key != "poi.exported_mwh" or values.get(key))
+    yield from _declared(view, keys, {
         "poi.exported_mwh": f"in {values.get('poi.exported_h') or 0:.3g} h of the run",
-        "power.median_mw": means, f"{_DEMAND}.max_mw": why,
-        "grid.load_factor": no_load or "; ".join(filter(None, (f"peak of {means}", filled))),
+        f"{_DEMAND}.max_mw": why, "power.load_factor": no_load,
         f"{_DEMAND}.load_factor": why or no_load or filled,
     })  # fmt: skip
     rated_mw, what = rated_of(run.metrics, facility)
-    of = [("rated power", rated_mw, f"{what}{' of all phases' if facility.has_phases else ''}")]
+    of = [("rated", rated_mw, f"{what}{' of all phases' if facility.has_phases else ''}")]
     contracts = (getattr(each, "contract", None) for each in facility.stages)
-    for name, most_mw, note in (*of, *(("contract", *found) for found in contracts if found)):
+    of += [("contract", found.amount, found.name) for found in contracts if found]
+    for name, most_mw, note in of:
         factor = load_factor(mean_mw, most_mw)
-        absent = no_load or f"no {name}"
-        yield Figure(f"Load factor, of {name}", factor, note=absent if factor is None else note)
+        absent, label = no_load or f"no {name} power", LABELS[f"{name}.load_factor"].name
+        yield Figure(label, factor, note=absent if factor is None else note)
     for level in (50, 90, 99, 99.9):
         most = float(quarters.quantile(level / 100)) if len(quarters) else None
-        yield Figure(f"15 min demand, P{level:g}", most, "MW", why)
+        yield Figure(LABELS["demand.percentile"].name.format(level), most, "MW", why)
 
 
 def _reactive(view: RunView) -> Iterator[Figure]:
     poi = view.run.metrics.get("poi") or {}
     if not poi:
-        why = "facility.stages have no point_of_interconnection, so none is modelled"
+        why = "the run ends before the point of interconnection, so none is modelled"
         yield Figure("Reactive power", None, "Mvar", why)
         return
     when = {"poi.peak.reactive_mvar": view.when("poi.peak.max_mw")}
-    yield from _declared(view, _REACTIVE, when)
+    found = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
+    factors = [found[key] for key in _FACTORS if key in found]
+    if len(factors) == len(_FACTORS) and len({(f.shown, f.band) for f in factors}) == 1:
+        least = min(factors, key=lambda f: f.value or 0.0)
+        name, key = LABELS["poi.power_factor"].name, _FACTORS[0]
+        found[key] = replace(least, item=name, note="at the peak and in the mean")
+        found = {k: f for k, f in found.items() if k == key or k not in _FACTORS}
+    yield from found.values()
     typical = (poi["drawn_mvarh"] - poi["supplied_mvarh"]) * MS_PER_H / view.run.scenario.horizon_ms
-    yield Figure("Typical (mean)", typical, "Mvar", "drawn less supplied")
+    yield Figure(LABELS["poi.reactive.mean_mvar"].name, typical, "Mvar", "drawn less supplied")
 
 
 def _by_averaging(view: RunView) -> Iterator[Figure]:
-    """Yield peak and ramps in a row each, from the steps of the run where these are finer.
+    """Yield peak and ramps in a row each, the ramps all from the steps of the run, or its means.
 
-    Lengths that the run has nothing of are left out, and the note says so.
+    Means have the same peak from both. Lengths that the run has nothing of are left out, and the
+    note says so.
     """
     values, tens = view.values, _demands(view.run, TEN_MIN_MS)[0]
+    ramp = "grid.ramps.intervals.{}.{}.max_mw_per_min"
+    if "grid.at_step.step_s" in values:
+        ramp = "grid.at_step.ramps.{}.{}_mw_per_min"
     windows = {name: abs(window["value_mw"]) for name, window in view.run.event_windows.items()}
     peaks = {
         MS_PER_S: windows.get("peak"),
@@ -259,17 +295,24 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
     }
     for length_ms in sorted({*PEAKS_OVER, *RAMPS_OVER}):
         name, quantity = f"{length_ms / MS_PER_S:g}s", f"{interval(length_ms)} means"
-        mw = values.get(f"grid.at_step.peaks.{name}.max_mw", peaks.get(length_ms))
+        mw = peaks.get(length_ms)
+        if length_ms < view.step_ms:
+            mw = values.get(f"grid.at_step.peaks.{name}.max_mw", mw)
         if mw is not None:
-            yield Figure("Peak [MW]", mw, quantity=quantity)
+            yield Figure(LABELS["averaging.peak"].name, mw, quantity=quantity)
         for way, kind in (("up", "rise"), ("down", "drop")) if length_ms in RAMPS_OVER else ():
-            rate = values.get(f"grid.at_step.ramps.{name}.{way}_mw_per_min")
-            if rate is None:
-                rate = values.get(f"grid.ramps.intervals.{name}.{way}.max_mw_per_min")
+            rate = values.get(ramp.format(name, way))
             if rate is None and f"{kind}_{name}" in windows:
                 rate = windows[f"{kind}_{name}"] * MS_PER_MIN / length_ms
             if rate is not None:
-                yield Figure(f"Largest ramp {way} [MW/min]", rate, quantity=quantity)
+                yield Figure(LABELS[f"averaging.{way}"].name, rate, quantity=quantity)
+
+
+def _steps(view: RunView) -> str:
+    """Return what ramps and changes of the sheet are computed from, one source for all."""
+    if (step_s := view.values.get("grid.at_step.step_s")) is None:
+        return f"{interval(view.step_ms)} means"
+    return f"steps of {step_s:g} s"
 
 
 def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
@@ -283,9 +326,15 @@ def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
         keys = {n: f"grid.{key.format(n / MS_PER_S)}" for n in shown}
         least = [interval(n) for n in shown if is_lower_bound(view.values, keys[n])]
         bounds += [f"{kind} over {listed(least)}"] if least else []
-    words = [AVERAGING]
+    words = [
+        f"Peaks: the largest of consecutive means; ramps: of adjacent ones, from {_steps(view)}."
+    ]
+    if view.run.event_windows:
+        words.append("1 s means: of the event windows, in steps of 0.1 s.")
     if finer:
-        words.append(f"Means of {listed(finer)} need a finer step, such as --set 'step=0.1 s'.")
+        words.append(f"Means of {listed(finer)} need a finer step; what is faster is not shown.")
+    if most_hz := view.values.get("grid.bandwidth.flagged_hz"):
+        words.append(f"Nothing above {most_hz:.2g} Hz is modelled.")
     if bounds:
         records_s = view.values.get("grid.bandwidth.interpolated_s")
         why = f"clouds are not seen within {records_s:g} s" if records_s else "readings smear them"
@@ -375,19 +424,21 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         if factor is None:
             about = "more is exported than drawn" if of and of[0] < 0 else "there is no load"
         peak = max(entry["max_mw"] for month, entry in largest.items() if month.startswith(name))
-        yield Figure(name, peak, "MW", note, "peak")
-        yield Figure(name, of[1] if of else None, "MW", why, "15 min demand")
-        yield Figure(name, factor, "", why or about, "load factor")
+        peaked, demand, of_demand, drawn = (
+            LABELS[f"month.{key}"].name for key in ("peak", "demand", "load_factor", "reactive")
+        )
+        yield Figure(name, peak, "MW", note, f"{peaked}, {interval(clock.step_ms)} means")
+        yield Figure(name, of[1] if of else None, "MW", why, demand)
+        yield Figure(name, factor, "", why or about, of_demand)
         if reactive:
             most = max((v for m, v in reactive.items() if m.startswith(name)), default=None)
-            yield Figure(name, most, "Mvar", note, "15 min reactive")
+            yield Figure(name, most, "Mvar", note, drawn)
     if not largest:
         yield Figure("Demand by month", None, "MW", _NOT_THERE)
 
 
 def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
     if peaks is None:
-        yield Figure("Coincident demand", None, "MW", "no intervals of a system's peaks given")
         return
     found = coincident_demand(run, read_peak_intervals(peaks))
     rows = {f"{d.name} {moment(d.start.isoformat())}".strip(): [d] for d in found}
@@ -452,7 +503,7 @@ def write_datasheet(
     csv_file : pathlib.Path, optional
         Table of its figures.
     limits : sequence of str
-        Files or names of limits to check; without any, those that it was checked against.
+        Files or names of limits to check, beside those that the run was checked against.
     peaks : pathlib.Path, optional
         CSV file of a utility's peak intervals.
     bands : path, optional

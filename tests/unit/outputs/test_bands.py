@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,8 @@ def test_report_and_data_sheet_show_the_band(run: Run, tmp_path: Path) -> None:
     options = (*options[:2], "--csv", table, "--out", tmp_path / "sheet.html")
     assert call("datasheet", run.folder, *options).code == 0
     rows = [row for row in table.read_text("utf-8").splitlines() if "sign not known" in row]
-    assert [row.split(",")[1] for row in rows] == ["At the peak", "Power factor at the peak"]
+    names = [next(csv.reader([row]))[1] for row in rows]
+    assert names == ["Reactive power at the peak", "Power factor at the peak, 1 min means"]
     assert "P5-P95 -0.002000 to 0.001000; sign not known" in rows[0]
 
 
