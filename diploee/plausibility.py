@@ -20,6 +20,7 @@ from diploee.loads.jobs.synchronous import SOURCE
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan
+from diploee.metric import short
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.flat import FLAT_WORKLOAD
@@ -43,6 +44,9 @@ RATED_NEAR = 0.05
 
 ZONE_SHIFT_H = 2.0
 """Offset of the weather's clock from the site's that is warned of, with daylight saving [h]."""
+
+CONTRACT_OF_RATED = (0.5, 3.0)
+"""A contract is questioned where it is no such multiple of the rated power at the meter."""
 
 LEAST_OVER_IDLE = 0.9
 """A job's mean node power may lie so far below idle power before the run warns."""
@@ -74,6 +78,8 @@ def run_warnings(
         *_scaled_hardware(pools, library, classes),
         *_services_of_other_gpus(facility, plans, curves),
         *_rated_beyond_nodes(facility),
+        *odd_contracts(facility, metrics["power"]["rated_mw"] or 0.0),
+        *_above_contract(metrics.get("poi") or {}),
         *_never_standing(facility),
         *_built_at_once(facility, clock),
         *_left_out(matches),
@@ -287,6 +293,33 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
             "power or stages sets the least swing that is counted alone; the meter is rated by "
             "the nodes' ratings, its connection by contract_mva of point_of_interconnection"
         )
+
+
+def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
+    """Question contracts that are far from the rated power where the power is taken [MW]."""
+    least, most = CONTRACT_OF_RATED
+    for number, stage in enumerate(facility.stages if rated_mw else ()):
+        contract = getattr(stage, "contract", None)
+        if contract is None or least <= (ratio := contract[0] / rated_mw) <= most:
+            continue
+        unit = contract.unit
+        prefix, other = ("k", "another") if ratio > most else ("G", "a part of the")
+        yield (
+            f"facility.stages.{number}: contract_{unit.lower()}: {short(contract.amount)} {unit} "
+            f"is {ratio:.3g} times the rated power at the meter, {short(rated_mw)} MW: is it in "
+            f"{prefix}{unit[1:]}, or of {other} site?"
+        )
+
+
+def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
+    of = poi.get("headroom") or {}
+    for unit in ("mw", "mva"):
+        if of.get("use", 0.0) > 1 and (contract := of.get(f"contract_{unit}")):
+            yield (
+                f"poi: the load is above its contract of {short(contract)} {unit.upper()} in "
+                f"{of['over_h']:,.4g} h, up to {100 * of['use']:,.1f} % of it; it is counted, not "
+                "clipped"
+            )
 
 
 def _never_standing(facility: Facility) -> Iterator[str]:

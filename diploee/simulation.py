@@ -59,7 +59,7 @@ from diploee.outputs.parquet_files import (
     write_event_windows,
 )
 from diploee.parts import PARTS_FILE, NodePlaces, PartSums
-from diploee.plausibility import overfull_pools, run_warnings, unanswered_events
+from diploee.plausibility import odd_contracts, overfull_pools, run_warnings, unanswered_events
 from diploee.power.blocks import BLOCK_INTERVALS, Window
 from diploee.power.event_windows import EventWindowSearch
 from diploee.profiles import ProfileLibrary
@@ -576,6 +576,7 @@ def check(
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
         *unanswered_events(scenario, streams.classes),
+        *odd_contracts(scenario.facility, of_site_w / W_PER_MW),
     )
     return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, warnings)
 

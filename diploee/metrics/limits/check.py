@@ -23,6 +23,7 @@ from diploee.facility.base import naming
 from diploee.measures.distribution import ROUNDING, Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
 from diploee.measures.voltage import ShortCircuit
+from diploee.metric import short
 from diploee.metrics.bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.metrics.changes import Key
 from diploee.model import Model, default, unset
@@ -384,6 +385,17 @@ def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = No
         text, limit_mw, "MW", step_ms, step_ms, power, per_unit=QUANTA_PER_MW, event=event,
         whole=True, scope=shown.of_mean(step_ms),
     )  # fmt: skip
+
+
+MOST_OF_RATED = 3.0
+"""A limit on the power itself is questioned above this multiple of the rated power."""
+
+
+def in_kw(limit_mw: float, shown: Shown) -> str:
+    """Return whether a limit on the power may be in kW; empty where it may not."""
+    ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
+    rated = f"{short(limit_mw)} MW is {ratio:.3g} times the rated {short(shown.rated_mw)} MW"
+    return f"{rated}: is it in kW?" if ratio > MOST_OF_RATED else ""
 
 
 def check_of_run(

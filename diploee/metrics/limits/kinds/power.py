@@ -19,6 +19,7 @@ from diploee.metrics.limits.check import (
     Positive,
     Shown,
     check_of_run,
+    in_kw,
     power_check,
 )
 from diploee.model import default, unset
@@ -85,9 +86,10 @@ class _ClockLimit(LimitSpec):
         """Return a check of what `of` makes of the sums; `limit` with how it came about."""
         shown.aligned(interval_ms)
         sums, (size, how) = ClockSums(shown.clock, interval_ms), limit
+        said = shown.of_mean(interval_ms), in_kw(size, shown) if unit == "MW" else ""
         return Check(
             f"{self.what}{how}", size, unit, interval_ms, interval_ms, measure=sums,
-            at_end=partial(of, sums), scope=shown.of_mean(interval_ms), **options,
+            at_end=partial(of, sums), scope="; ".join(filter(None, said)), **options,
         )  # fmt: skip
 
 
@@ -113,7 +115,9 @@ class PeakLimit(_ClockLimit):
             yield self._clocked(shown, self.interval, (limit, of), _means_mw, whole=True)
             return
         step_s = shown.clock.step_s
-        yield power_check(f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, ""))
+        check = power_check(f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, ""))
+        check.scope = "; ".join(filter(None, (check.scope, in_kw(limit, shown))))
+        yield check
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:
         """Yield the power."""
