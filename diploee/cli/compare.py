@@ -53,11 +53,15 @@ def compare_command(
 def _show(found: Comparison, everything: bool) -> None:
     from diploee.cli.display import show_lines
 
+    for line in found.stages:
+        typer.echo(line)
     settings = [f"{key}: {' -> '.join(map(_setting, v))}" for key, v in found.settings.items()]
     if settings:
         shown = settings if everything else settings[:MOST_SETTINGS]
         more = f"; {len(settings) - len(shown)} more" if len(shown) < len(settings) else ""
         typer.echo(f"{plural(len(settings), 'setting')} changed: {'; '.join(shown)}{more}")
+    for text, of_runs in found.verdicts.items():
+        typer.echo(f"verdict changed: {text}: {' -> '.join(of_runs)}")
     differing = [row for row in found.rows if not row.is_shown_equal]
     first = [row for row in found.rows if row.metric.key in ALWAYS]
     first.sort(key=lambda row: ALWAYS.index(row.metric.key))
@@ -91,6 +95,8 @@ def _as_dict(found: Comparison) -> dict[str, Any]:
     return {
         "runs": list(found.labels),
         "settings": {key: [str(v) for v in values] for key, values in found.settings.items()},
+        "stages": list(found.stages),
+        "verdicts": {text: list(of_runs) for text, of_runs in found.verdicts.items()},
         "metrics": {
             row.metric.key: {
                 "unit": row.metric.suffix,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diploee.errors import Brief, InputError, plural
-from diploee.metric import NONE, Metric, find_metric, flatten
+from diploee.metric import NONE, Metric, find_metric, flatten, short
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run, open_run
 from diploee.outputs.lower_bounds import is_lower_bound
 from diploee.outputs.ranked import ranks
-from diploee.reports.data import differing_settings, run_labels
+from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class Comparison(Brief):
     # Keys of the scenarios that differ, with the value of each run; None where a run has none
     settings: Mapping[str, tuple[Any, ...]]
     warnings: Mapping[str, tuple[str, ...]]  # each warning once, with the runs that have it
+    # Stages that a run has beyond the first, or lacks, with their sizes
+    stages: tuple[str, ...] = ()
+    # Limits with other verdicts than in the first run: what each run has of them
+    verdicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> MetricRow:
         """Return the row of a metric by its key, such as ``"power.max_mw"``."""
@@ -113,10 +117,75 @@ def compare(*runs: Run | Path | str) -> Comparison:
     if len(runs) < 2:
         raise InputError(f"{plural(len(runs), 'run')} given, two or more are compared; give others")
     opened = [run if isinstance(run, Run) else open_run(run) for run in runs]
-    labels = run_labels(opened)
-    return Comparison(
-        tuple(labels), tuple(_rows(opened)), differing_settings(opened), by_warning(opened, labels)
+    labels, stages = run_labels(opened), _stages(opened)
+    settings = {
+        key: values
+        for key, values in differing_settings(opened).items()
+        if not any(f"{key}.".startswith(f"{_STAGES}.{name}.") for name in stages)
+        and not (key == _STAGES and stages)
+    }
+    lines = (
+        f"{labels[k]}: {line}" if len(opened) > 2 else line
+        for of in stages.values()
+        for k, line in of.items()
     )
+    return Comparison(
+        tuple(labels),
+        tuple(_rows(opened)),
+        settings,
+        by_warning(opened, labels),
+        tuple(lines),
+        _verdicts(opened),
+    )
+
+
+_STAGES = "facility.stages"
+_SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
+
+
+def _stages(runs: Sequence[Run]) -> dict[str, dict[int, str]]:
+    """Return stages by name that a run has beyond the first, or lacks: by run, in words."""
+    named = [stages_of(run) for run in runs]
+    found: dict[str, dict[int, str]] = {}
+    for k, stages in enumerate(named[1:], start=1):
+        for name in dict.fromkeys([*named[0], *stages]):
+            if (name in stages) != (name in named[0]):
+                did, stage = ("added", stages) if name in stages else ("removed", named[0])
+                sizes = (
+                    f"{short(value)} {unit}"
+                    for key, unit in _SIZES.items()
+                    for name_, value in stage[name].items()
+                    if name_.rpartition("_")[2] == key and isinstance(value, int | float)
+                )
+                words = ", ".join(sizes)
+                found.setdefault(name, {})[k] = f"stage {did}: {name} {words}".rstrip()
+    return found
+
+
+def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
+    """Return the limits on which the verdicts of runs differ, the limits of each source first."""
+    found: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    names: dict[tuple[str, ...], str] = {}
+    for k, run in enumerate(runs):
+        for report in run.verdicts:
+            name = report.name or "limits"
+            entries = [((name,), name, report.verdict, report.verdict)]
+            for of in report.results:
+                how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}".rstrip()
+                text = f"{name}: {of.text.partition(' (')[0]}"
+                entries.append(((name, of.key, str(of.number)), text, of.verdict, how))
+            for key, text, _ in report.unchecked:
+                said = "inconclusive"
+                entries.append(((name, key, "0"), f"{name}: {text}", said, said))
+            for place, text, verdict, how in entries:
+                names.setdefault(place, text)
+                of_runs = found.setdefault(place, [("not checked", "not checked")] * len(runs))
+                of_runs[k] = verdict, how
+    return {
+        names[place]: tuple(how for _, how in of_runs)
+        for place, of_runs in found.items()
+        if len({verdict for verdict, _ in of_runs}) > 1
+    }
 
 
 def by_warning(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:

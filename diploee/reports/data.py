@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -269,15 +269,37 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
 
 def _settings(run: Run) -> dict[str, Any]:
     of_run = {"engine": run.manifest.get("engine"), "version": run.manifest.get("diploee_version")}
-    return dict(_leaves(run.manifest.get("scenario", {}))) | of_run
+    scenario = run.manifest.get("scenario", {})
+    facility = {**scenario.get("facility", {}), "stages": [*stages_of(run).values()]}
+    return dict(_leaves({**scenario, "facility": facility})) | of_run
+
+
+def stages_of(run: Run) -> dict[str, Mapping[str, Any]]:
+    """Return the keys of the stages that a scenario names, by name."""
+    stages = run.manifest.get("scenario", {}).get("facility", {}).get("stages", ())
+    return by_name({"kind": of} if isinstance(of, str) else of for of in stages)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list) and tree and all(isinstance(of, Mapping) for of in tree):
+        named = by_name(tree)
+        yield path, ", ".join(named)
+        yield from _leaves(named, path)
     else:
         yield path, repr(tree) if isinstance(tree, list) else tree
+
+
+def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return entries of a list by what names them, those of one name numbered."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for number, entry in enumerate(entries, start=1):
+        name = str(entry.get("name") or entry.get("kind") or number)
+        same = sum(key.partition(" ")[0] == name for key in found)
+        found[f"{name} {same + 1}" if same else name] = entry
+    return found
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from diploee.drawing.charts import Line
 from diploee.errors import InputError
 from diploee.metric import NONE, Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
+from diploee.metrics.limits import Limits
 from diploee.outputs import Run
 from diploee.reports.build import build_report
 from diploee.reports.common import one_chart
@@ -173,3 +174,56 @@ def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(runs: dict[
     assert len(told) == len(set(every))
     common = [w for w in set(every) if every.count(w) == len(runs)]
     assert all(any(t == f"all {len(runs)} runs: {w}" for t in told) for w in common)
+
+
+METER = ["ups", "transformers", "point_of_interconnection"]
+BATTERY = {
+    "kind": "battery",
+    "power_mw": 0.05,
+    "energy_mwh": 0.05,
+    "ramp_limit": {"up_mw_per_min": 0.0005, "down_mw_per_min": 0.0005},
+}
+
+
+def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(tmp_path: Path) -> None:
+    limits = Limits.model_validate(
+        {"name": "own", "ramps": [{"interval": "1 min", "mw_per_min": 0.001}]}
+    )
+    meter = {"duration": "1 d", "facility.node_types.node.ac_power": "air_hgx"}
+    stages = {"without": METER, "with": [*METER[:2], BATTERY, METER[2]]}
+    found = {
+        name: diploee.simulate(
+            tiny_scenario({**meter, "facility.stages": of}), tmp_path / name,
+            library=tiny_library(), limits=[limits],
+        )
+        for name, of in stages.items()
+    }  # fmt: skip
+    folders = [found[name].folder for name in ("without", "with")]
+    lines = call("compare", *folders).out.splitlines()
+    assert lines[0] == "stage added: battery 0.05 MW, 0.05 MWh"
+    assert not any("facility.stages" in line for line in lines)
+    before, after = (found[name].verdicts[0].results[0] for name in stages)
+    assert (before.verdict, after.verdict) == ("not met", "met")
+    changed = [k for k, line in enumerate(lines) if line.startswith("verdict changed: own: ramp")]
+    figures = [k for k, line in enumerate(lines) if line.startswith("Maximum power")]
+    assert len(changed) == 1 and 0 < changed[0] < figures[0]
+    assert f"not met, {before.value:.4g} of 0.001 MW/min -> met, " in lines[changed[0]]
+    back = compare(*reversed(folders))
+    assert back.stages == ("stage removed: battery 0.05 MW, 0.05 MWh",)
+
+
+def test_a_changed_key_of_a_stage_is_a_setting_of_its_own(tmp_path: Path) -> None:
+    sizes = (0.01, 0.02)
+    runs = [
+        diploee.simulate(
+            tiny_scenario({
+                "duration": "6 h", "facility.node_types.node.ac_power": "air_hgx",
+                "facility.stages": [*METER[:2], {**BATTERY, "power_mw": size}, METER[2]],
+            }),
+            tmp_path / str(size), library=tiny_library(),
+        )
+        for size in sizes
+    ]  # fmt: skip
+    found = compare(*runs)
+    assert found.settings == {"facility.stages.battery.power_mw": sizes}
+    assert found.stages == ()
