@@ -8,10 +8,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from builders import tiny_library, tiny_scenario
 from command_line import call
 from sweep_builders import UTILIZATION, tiny_sweep
 
+from diploee import simulate
+from diploee.metrics.limits import Limits, check_limits
+from diploee.outputs import Run
 from diploee.reports.build import build_report
+from diploee.reports.datasheet import data_sheet
 from diploee.sweeps import run_sweep
 
 
@@ -33,7 +38,9 @@ def test_report_tells_verdicts_sources_and_the_worst_in_percent(
 ) -> None:
     (section,) = (s for s in build_report([run_folder], [limits]).sections if s.id == "limits")
     (table,) = section.tables
-    assert table.title.startswith("the village: NOT MET (1 not met, 2 met, 1 inconcl")
+    assert table.title.startswith(
+        "the village, on means of 60 s: NOT MET (1 not met, 2 met, 1 inconcl"
+    )
     verdicts = {item: table.cell(item, "Verdict") for item in table.rows}
     assert sorted(verdicts.values()) == ["inconclusive", "met", "met", "not met"]
     first = next(item for item, verdict in verdicts.items() if verdict == "not met")
@@ -50,13 +57,62 @@ def test_report_tells_verdicts_sources_and_the_worst_in_percent(
     )
     both = build_report([run_folder, busier_folder], [limits, limits])
     (section,) = (s for s in both.sections if s.id == "limits")
-    assert [len(table.rows) for table in section.tables] == [4] * 4
+    assert [len(table.rows) for table in section.tables] == [4] * 2
     assert not [s for s in build_report([run_folder]).sections if s.id == "limits"]
 
 
 def test_report_refuses_limits_that_do_not_exist(run_folder: Path, tmp_path: Path) -> None:
     ended = call("report", run_folder, "--limits", "iseo_3_0", "--out", tmp_path / "r.html")
     assert ended.code == 2 and "did you mean 'ieso_3_0'?" in ended.problems[0]
+
+
+RAMP = {"interval": "1 min", "between": "end_points"}
+STORED = Limits.model_validate(
+    {"name": "stored", "ramps": [{**RAMP, "mw_per_min": 1e-6}, {**RAMP, "mw_per_min": 5}]}
+)
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that was checked at 10 s, and written in minutes."""
+    folder = tmp_path_factory.mktemp("checked") / "run"
+    changes = {"duration": "6 h", "step": "10 s"}
+    return simulate(tiny_scenario(changes), folder, library=tiny_library(), limits=[STORED])
+
+
+def test_further_limits_come_after_those_that_a_run_was_checked_against(
+    checked: Run, limits: str, tmp_path: Path
+) -> None:
+    assert [r.verdict for r in checked.verdicts[0].results] == ["not met", "met"]
+    sheets = data_sheet(checked, [limits]), build_report([checked.folder], [limits], drawn=False)
+    for page in sheets:
+        (section,) = (s for s in page.sections if s.id == "limits")
+        names = [table.title.partition(",")[0] for table in section.tables]
+        assert sorted(names) == ["stored", "the village"]
+        stored = section.tables[names.index("stored")]
+        assert "on means of 10 s: NOT MET" in stored.title
+        assert "not met" in [stored.cell(item, "Verdict") for item in stored.rows]
+    (answer, *_) = checked.sections([checked.limits(limits)])
+    assert [f.item for f in answer.figures if f.key == "verdict"] == ["stored", "the village"]
+    told = call("datasheet", checked.folder, "--limits", limits, "--out", tmp_path / "a.html")
+    assert told.code == 0 and "stored" in (tmp_path / "a.html").read_text("utf-8")
+
+
+def test_a_coarser_reading_never_replaces_what_was_checked_at_the_step(checked: Run) -> None:
+    """The same rules under another name, beside one that the run was not checked against."""
+    ramps = [*STORED.model_dump(mode="json", exclude_defaults=True)["ramps"]]
+    renamed = Limits.model_validate(
+        {"name": "mine", "ramps": [{**RAMP, "mw_per_min": 3}, {**ramps[0], "note": "ours"}]}
+    )
+    fresh = check_limits(checked, renamed)
+    report, stored = checked.limits(renamed), checked.verdicts[0].results[0]
+    assert report.name == "mine" and len(report.results) == 2
+    found = {result.key: result for result in report.results}
+    assert found["ramps.0"].value == fresh.results[0].value
+    assert found["ramps.1"].value == stored.value != fresh.results[1].value
+    assert found["ramps.1"].violations == stored.violations
+    assert "checked while the run passed, at 10 s" in found["ramps.1"].scope
+    assert checked.limits(STORED) is checked.verdicts[0]
 
 
 @pytest.fixture

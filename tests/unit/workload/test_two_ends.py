@@ -10,7 +10,7 @@ import pytest
 from builders import tiny_library
 
 from diploee import simulate
-from diploee.metrics.limits import load_limits
+from diploee.metrics.limits import Limits, load_limits
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.simulation import lower_end
@@ -91,6 +91,30 @@ def test_a_limit_that_the_upper_end_meets_is_not_run_again(tmp_path: Path) -> No
     run = simulate(scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits])
     (result,) = run.verdicts[0].results
     assert "lower end" not in result.line()
+    assert any("the lower end was not run" in note for note in run.verdicts[0].notes)
+
+
+def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(tmp_path: Path) -> None:
+    """What a filter leaves out is in the text of a check, and differs from end to end."""
+    band = {"low_hz": 0.1, "high_hz": 4.0}
+    swings = [{"window": "0.5 s", "max_mw": mw, "filter": band} for mw in (0.01, 100.0)]
+    ramp = {"interval": "0.2 s", "between": "end_points"}
+    ramps = [{**ramp, "down_mw_per_min": 30, "up_mw_per_min": 200}]
+    limits = Limits.model_validate({"name": "own", "ramps": ramps, "swings": swings})
+    run = simulate(scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits])
+    lower = lower_end(scenario_of())
+    assert lower is not None
+    end = simulate(lower, tmp_path / "end", library=tiny_library(), limits=[limits])
+    here, there = run.verdicts[0].results, end.verdicts[0].results
+    assert len(here) == len(there) == 4
+    assert any(a.text != b.text for a, b in zip(here, there, strict=True))
+    for upper, own in zip(here, there, strict=True):
+        said = f"lag_s and edge_s: {own.verdict}, worst {own.value:.4g} {own.unit}"
+        assert upper.ends.endswith(said) and said in upper.brief() and said in upper.line()
+    (table,) = run.sections()[1].tables
+    assert all(
+        "lower end" in cells["Other end of a large job"].value for cells in table.rows.values()
+    )
 
 
 def test_only_jobs_on_several_nodes_whose_lag_is_not_given_have_a_lower_end() -> None:
