@@ -297,7 +297,10 @@ class Run(Brief):
         return series.blocks(columns, step_ms, rows)
 
     def facility(self, columns: list[str] | None = None) -> pd.DataFrame:
-        """Return the power series, indexed by `timestamp` (zone-aware, start of the interval)."""
+        """Return the power series, indexed by `timestamp` (zone-aware, start of the interval).
+
+        Numbers with a point are float64; the file has them in float32.
+        """
         return self.series().frame(columns)
 
     def power(

@@ -159,7 +159,10 @@ class RunSeries(Brief):
         return _joined(blocks) if blocks else SeriesBlock(np.empty(0, np.int64), {})
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return columns, all by default, as they are stored, indexed by zone-aware `timestamp`."""
+        """Return columns, all by default, indexed by zone-aware `timestamp`; floats in float64.
+
+        As they are stored, in float32, a running sum over a year would be off by 0.01 %.
+        """
         names = self.check(columns or ())
         chosen = [name for name in names if name != "timestamp"] if columns is None else columns
         self.check(chosen)
@@ -169,6 +172,9 @@ class RunSeries(Brief):
         for batch in table.to_batches():
             self._block(batch, chosen, row)
             row += batch.num_rows
+        table = table.cast(
+            pa.schema([f.with_type(_wide(f.type)) for f in table.schema], table.schema.metadata)
+        )
         frame: pd.DataFrame = table.to_pandas()
         return frame.set_index("timestamp")
 
@@ -212,6 +218,10 @@ class RunSeries(Brief):
                 f"expected one every {self.step_s:g} s from {self.start.isoformat()}; {CHANGED}"
             )
         return SeriesBlock(starts_ms, found)
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    return pa.float64() if pa.types.is_float32(kind) else kind
 
 
 def averaged(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_scenario
+from builders import tiny_run, tiny_scenario
+from command_line import call
 
 import diploee
 from diploee.columns import Column, as_entries, catalogue, find_column, with_boundary
@@ -103,3 +104,24 @@ def test_any_column_in_watts_that_a_run_declares_can_be_exported(run: Run, tmp_p
     check_power_column(rewrite(run, tmp_path / "told", columns).series(), "chillers_w")
     with pytest.raises(InputError, match=r"no power column 'chillers_w' \(have: 'it_power_w'"):
         check_power_column(rewrite(run, tmp_path / "untold", None).series(), "chillers_w")
+
+
+def test_a_running_sum_of_the_series_gives_the_energy_back(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", {"duration": "28 d"})
+    frame = run.facility()
+    kinds = {str(kind) for name, kind in frame.dtypes.items() if name != "timestamp"}
+    assert kinds == {"float64", "int32"}
+    energy_mwh = frame["facility_power_w"].cumsum().iloc[-1] / 60 / 1e6
+    assert energy_mwh == pytest.approx(run.metrics["power"]["energy_mwh"], rel=1e-7)
+
+
+def test_types_of_columns_are_those_that_the_page_of_outputs_gives(tmp_path: Path) -> None:
+    rows = (line.split(" | ") for line in call("schema", "--outputs").out.splitlines())
+    types = {
+        row[0].strip("| `"): row[2] for row in rows if row[0].startswith("| `") and len(row) > 5
+    }
+    run = tiny_run(tmp_path / "run", {"duration": "2 h"})
+    schema = pq.read_schema(run.folder / "facility.parquet")
+    arrow = {"float": "float32", "int32": "int32"}
+    found = {name: arrow[str(schema.field(name).type)] for name in schema.names[1:]}
+    assert len(found) >= 5 and found == {name: types[name] for name in found}
