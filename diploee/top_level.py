@@ -21,7 +21,7 @@ from diploee.scenario import (
     scenario_from_dict,
     target_values,
 )
-from diploee.scenario.loading import with_value
+from diploee.scenario.loading import as_described, with_value
 from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.simulation import simulate
 
@@ -118,6 +118,7 @@ def _with_values(
     data = scenario.model_dump(mode="json")
     for key, value in values.items():
         data = with_value(data, key, value, partial(str, names.get(key, key)))
+    data = as_described(data, scenario.model_dump(mode="json"), values)
     return scenario_from_dict(data).beside(scenario.folder) if values else scenario
 
 

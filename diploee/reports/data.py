@@ -271,7 +271,7 @@ def _settings(run: Run) -> dict[str, Any]:
     of_run = {"engine": run.manifest.get("engine"), "version": run.manifest.get("diploee_version")}
     scenario = run.manifest.get("scenario", {})
     facility = {**scenario.get("facility", {}), "stages": [*stages_of(run).values()]}
-    return dict(_leaves({**scenario, "facility": facility})) | of_run
+    return dict(_leaves({**scenario, "facility": facility, "description": None})) | of_run
 
 
 def stages_of(run: Run) -> dict[str, Mapping[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -94,6 +94,25 @@ def with_value(
     return changed
 
 
+_UNDESCRIBED = ("seed", "name", "description")
+
+
+def as_described(
+    data: dict[str, Any], written: Mapping[str, Any], keys: Iterable[str]
+) -> dict[str, Any]:
+    """Return data whose description says which keys were set since it was written."""
+    text = data.get("description")
+    if not text or text != written.get("description"):
+        return data
+    values = {key: _found(data, key)[1] for key in keys if key not in _UNDESCRIBED}
+    since = [
+        key if isinstance(value, dict | list) else f"{key}={value}"
+        for key, value in values.items()
+        if value != _found(written, key)[1]
+    ]
+    return {**data, "description": f"Before {', '.join(since)}: {text}"} if since else data
+
+
 def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
     if depth == len(parts):
         return value
@@ -171,8 +190,9 @@ def load_scenario(
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
     path = find_shipped("scenario", name_or_path)
-    data, lines = load_yaml_with_lines(path, "keys such as 'name:'")
-    data, called = with_overrides(data, overrides, values or {}, names or {})
+    written, lines = load_yaml_with_lines(path, "keys such as 'name:'")
+    data, called = with_overrides(written, overrides, values or {}, names or {})
+    data = as_described(data, written, called)
 
     def where(key_path: KeyPath) -> str:
         for depth in range(len(key_path), 0, -1):

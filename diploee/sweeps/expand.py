@@ -18,7 +18,7 @@ from diploee.outputs.folder import SCHEMA_VERSION
 from diploee.plain_data import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
-from diploee.scenario.loading import get_value, with_value
+from diploee.scenario.loading import as_described, get_value, with_value
 from diploee.scenario.yaml_lines import dotted
 from diploee.site import settle
 from diploee.streams import stream
@@ -84,7 +84,8 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
         for seed in seeds:
             try:
                 of_seed, drawn, keys = _drawn(sweep, data, seed, unset)
-                of_seed = {**of_seed, "seed": seed}
+                keyed = (*sweep.spec.set, *changes, *sweep.spec.draw)
+                of_seed = as_described({**of_seed, "seed": seed}, unset, keyed)
                 where = partial(_where, sweep, of_seed, changes)
                 scenario = scenario_from_dict(of_seed, where).beside(folder)
                 name = run_hash(scenario, reader.load(scenario, library))[:NAME_DIGITS]
