@@ -120,6 +120,7 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
 def show_figures(title: str, section: Section) -> None:
     """Print the figures of a section: names, numbers, units, notes."""
     table = titled_table(title, ("", "", "", ""), 1, show_header=False, box=None)
+    table.columns[0].no_wrap = True
     table.columns[3].justify, table.columns[3].no_wrap = "left", False
     for figure in section.figures:
         table.add_row(*map(escape, (figure.item, figure.shown, figure.unit, figure.note)))

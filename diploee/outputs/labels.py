@@ -42,6 +42,9 @@ LABELS: Mapping[str, Label] = {
     "jobs.mean_queue_time_queued_h": Label(
         "Mean queue time of those that queued", "mean of start - submission over jobs above 0"
     ),
+    "requests.per_node_rps": Label(
+        "Served requests per node in use", "served requests / time / mean nodes of the instances up"
+    ),
     "requests.incomplete_rps": Label("Unserved requests", "requests not served / time"),
     "grid.minimum.min_mw": Label("Minimum", "min P"),
     "power.mean_mw": Label("Mean", "mean P of the whole run"),

@@ -197,7 +197,8 @@ RANKED = (
     Part(
         "services", "Inference services", ("requests.",),
         (Pivot("By service", "requests.services.<row>.", {
-            "incoming_rps": "Incoming", "incomplete_rps": "Unserved",
+            "incoming_rps": "Incoming", "per_node_rps": "Served per node",
+            "incomplete_rps": "Unserved",
             "mean_instances": "Mean instances", "max_instances": "Most instances",
             "reserved_nodes": "Reserved", "latency_s.mean": "Mean end to end",
             "latency_s.p90": "P90 end to end", "latency_cap.*.mean_s": None,
@@ -239,7 +240,7 @@ FIRST = (
     "poi.headroom.use", "power.max_mw", "grid.maximum_demand.intervals.15min.max_mw",
     "grid.changes.windows.600s.up.max_mw", "grid.changes.windows.600s.down.max_mw",
     "power.energy_mwh", "power.load_factor", "power.peak_to_average_ratio",
-    "jobs.mean_queue_time_queued_h", "requests.incomplete_rps",
+    "jobs.mean_queue_time_queued_h", "requests.per_node_rps", "requests.incomplete_rps",
 )  # fmt: skip
 """Keys that answer first."""
 

@@ -101,7 +101,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     for unit in ("mw", "mva"):
         if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
             of_contract = f"{short(used * most)} of {short(most)} {unit.upper()}"
-    notes = {"poi.headroom.use": of_contract}
+    notes = {"poi.headroom.use": of_contract, "requests.per_node_rps": _answers(view)}
     unserved, incoming = (view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming"))
     if unserved and incoming:
         share = 100 * unserved / incoming
@@ -125,6 +125,24 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     words += [view.run.bands.words] if view.run.bands else []
     figures = (*events, *verdicts, *filter(None, found))
     return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
+
+
+def _answers(view: RunView) -> str:
+    """Return how long the answers of services are, from where that is known, and what it makes."""
+    lengths: dict[int | str, list[str]] = {}
+    for stream in view.run.scenario.request_streams.values():
+        for name, service in stream.services.items():
+            lengths.setdefault(service.output_tokens, []).append(name)
+    found = [
+        f"{listed(names)}: answers as long as their trace's"
+        if length == "trace"
+        else f"{listed(names)}: answers of {length:,} tokens (output_tokens)"
+        for length, names in lengths.items()
+    ]
+    rate = view.values.get("requests.per_node_rps")
+    if rate and len(lengths) == 1 and isinstance(length := next(iter(lengths)), int):
+        found.append(f"{short(rate * length)} tokens/s per node")
+    return "; ".join(found)
 
 
 _MOST_EVENTS = 4

@@ -43,6 +43,10 @@ _VOLUMES = (
     Metric("rejected_rps", "1/s", "rejected requests", "{:,.2f}"),
     Metric("backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"),
 )  # fmt: skip
+_PER_NODE = Metric(
+    "per_node_rps", "1/s", "served requests per node in use", "{:,.2f}",
+    "over the mean nodes of the instances that are up", "table",
+)  # fmt: skip
 _OF_SERVICE = (
     Metric("reserved_nodes", "nodes", "reserved nodes", "{:,.0f}", view="table"),
     Metric("max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"),
@@ -91,9 +95,12 @@ _OF_SERVICE = (
     Metric("latency_cap.<latency>.max_s", "s", "largest <latency>", "{:.3g}", "of any moment"),
 )
 _VOLUME_KEYS = tuple(volume.key for volume in _VOLUMES)
-REQUEST_METRICS = tuple(replace(volume, key=f"requests.{volume.key}") for volume in _VOLUMES)
+REQUEST_METRICS = tuple(
+    replace(volume, key=f"requests.{volume.key}") for volume in (*_VOLUMES, _PER_NODE)
+)
 SERVICE_METRICS = tuple(
-    replace(metric, key=f"requests.services.<service>.{metric.key}") for metric in _OF_SERVICE
+    replace(metric, key=f"requests.services.<service>.{metric.key}")
+    for metric in (*_OF_SERVICE, _PER_NODE)
 )
 
 
@@ -104,10 +111,18 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
         for plan, labels in zip(plans, service_labels(plans), strict=True)
         for service, label in zip(plan.services, labels, strict=True)
     }
-    return {
-        **{key: sum(of[key] for of in services.values()) for key in _VOLUME_KEYS},
-        "services": services,
-    }
+    sums = {key: sum(of[key] for of in services.values()) for key in _VOLUME_KEYS}
+    planned = (service.in_run() for plan in plans for service in plan.services)
+    nodes = sum(service.nodes_per_instance * _mean_instances(service.served) for service in planned)
+    return {**sums, **_per_node(sums["effective_rps"], nodes), "services": services}
+
+
+def _mean_instances(served: ServedRequests) -> float:
+    return float(np.average(served.n_instances, weights=served.step_s))
+
+
+def _per_node(served_rps: float, nodes: float) -> dict[str, float | None]:
+    return {_PER_NODE.key: served_rps / nodes if nodes else None}
 
 
 def service_metrics(service: PlannedService) -> dict[str, Any]:
@@ -116,11 +131,13 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     served = service.served
     step_s, weight = served.step_s, _taken_requests(served)
     changes = float(np.abs(np.diff(served.n_instances)).sum())
+    volumes, mean_instances = _volumes(served), _mean_instances(served)
     return {
-        **_volumes(served),
+        **volumes,
+        **_per_node(volumes["effective_rps"], service.nodes_per_instance * mean_instances),
         "reserved_nodes": service.reserved_nodes,
         "max_request_rate_rps": service.capacity.max_request_rate_rps,
-        "mean_instances": float(np.average(served.n_instances, weights=step_s)),
+        "mean_instances": mean_instances,
         "max_instances": int(served.n_instances.max()),
         "instance_changes_per_hour": changes / (float(step_s.sum()) / S_PER_H),
         "latency_s": _latency_distribution(service, weight),

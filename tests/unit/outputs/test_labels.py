@@ -12,7 +12,7 @@ import pytest
 from builders import tiny_library, tiny_scenario, write_library, write_scenario
 from command_line import call
 
-from diploee import open_run, simulate
+from diploee import load_scenario, open_run, simulate
 from diploee.outputs import Run
 from diploee.outputs.labels import LABELS
 from diploee.outputs.sections import Figure, Section
@@ -154,3 +154,20 @@ def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
     assert all(f"{n:,} jobs never started" in figure.note for figure in waits)
     assert not any("of all jobs" in figure.item for figure in waits)
     assert open_run(run.folder).metric("jobs.mean_queue_time_all_h").label.endswith("that started")
+
+
+def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) -> None:
+    scenario = load_scenario("inference_1mw", ["duration=6 h"])
+    run = simulate(scenario, tmp_path / "run", engine="compiled")
+    frame = run.facility()
+    served = sum(frame[name] for name in frame if name.startswith("served_rps."))
+    per_node = served.mean() / frame["busy_nodes"].mean()
+    (figure,) = (f for f in run.sections()[0].figures if f.key == "requests.per_node_rps")
+    assert figure.value == pytest.approx(per_node, rel=0.01)  # busy nodes at starts of intervals
+    assert "answers of 512 tokens (output_tokens)" in figure.note
+    tokens = float(re.search(r"([\d,]+) tokens/s per node", figure.note)[1].replace(",", ""))  # type: ignore[index]
+    assert tokens == pytest.approx(512 * figure.value, rel=1e-3)
+    services = run.metrics["requests"]["services"].values()
+    nodes = sum(of["effective_rps"] / of["per_node_rps"] for of in services)
+    whole = run.metrics["requests"]
+    assert whole["effective_rps"] / whole["per_node_rps"] == pytest.approx(nodes)
