@@ -73,7 +73,7 @@ def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str
     if facility.stages or facility.has_ac_power:
         return found or 0.0, "rated power at the meter"
     rated_mw = found or facility.rated_power_w / W_PER_MW
-    of = "the nodes'" if facility.rated_power_mw is None else "rated_power_mw"
+    of = "the nodes'" if facility.rated_power_mw is None else "as given"
     return rated_mw, f"device rating ({of})"
 
 

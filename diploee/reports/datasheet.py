@@ -62,8 +62,9 @@ PEAKS = (
     "largest of the run's interval means."
 )
 NO_METER = (
-    "The run ends before the grid's meter: give ac_power of the nodes and facility.stages up to a "
-    "point_of_interconnection to have what a utility sees."
+    "The run ends before the grid's meter: this is not what a utility sees.",
+    "Up to the meter: give ac_power of the nodes, and facility.stages up to a "
+    "point_of_interconnection.",
 )
 NOT_FROM_A_RUN = (
     "Not from a run: harmonics; ride-through without facility.ride_through; voltage changes "
@@ -130,7 +131,7 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         kind="Interconnection data sheet",
         notes=(
             *((run.bands.words,) if run.bands else ()),
-            *(() if run.metrics.get("poi") else (NO_METER,)),
+            *(() if run.metrics.get("poi") else NO_METER[:1]),
         ),
         is_sheet=True,
     )
@@ -165,6 +166,7 @@ def _sources(run: Run, sections: Sequence[Section]) -> Section:
         *(f"{s.title}: {note}" for s in sections if s.id not in _SAID for note in s.notes),
         *reactive_notes(run)[1:],
         *((withheld(grid),) if grid else ()),
+        *(() if run.metrics.get("poi") else NO_METER[1:]),
         NOT_FROM_A_RUN,
     )
     said = f" and {plural(len(warnings), 'warning')}" if warnings else ""

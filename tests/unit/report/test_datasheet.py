@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import change_metrics, tiny_library, tiny_scenario
 from command_line import call
 
 from diploee import open_run, simulate
 from diploee.errors import InputError
+from diploee.outputs import Run
 from diploee.outputs.sections import Figure, Section, long_rows
 from diploee.reports import datasheet
 from diploee.reports.build import Report, build_report
@@ -174,7 +177,7 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     demands = [steps[date, "15 min demand"].value for date in dates]
     assert max(demands) == found(sheet, "Active")["Demand, 15 min", ""].value
     note = found(sheet, "Active")["Load factor of the rated power", ""].note
-    assert note == "device rating (rated_power_mw) of all phases"
+    assert note == "device rating (as given) of all phases"
     ramps = found(sheet, "Peak and ramps")
     assert ("Largest ramp up [MW/min]", "10 min means") not in ramps
     assert ramps["Largest ramp up [MW/min]", "15 min means"].value > 0
@@ -309,3 +312,65 @@ def test_peaks_and_ramps_are_of_all_lengths_that_a_run_of_minutes_shows(tmp_path
     peak = table.rows["Peak [MW]"]["10 min means"].value
     assert peak == pytest.approx(means_w[filled:].max() / 1e6, rel=1e-6)
     assert "Means of 0.1 s and 1 s need a finer step" in section.notes[0]
+
+
+def test_a_sheet_speaks_the_words_of_the_trade_and_folds_what_it_rests_on(
+    at_the_meter: Path,
+) -> None:
+    limits = ["ieso_3_0", "ercot_lcl_2026_06", "southern", "lipa"]
+    sheet = data_sheet(open_run(at_the_meter), limits)
+    *shown, sources = sheet.sections
+    assert sources.folded and not any(section.folded for section in shown)
+    words = [text for row in long_rows(shown) for text in row if isinstance(text, str)]
+    words += [note for section in shown for note in section.notes]
+    for text in (*words, *sources.notes, *map(str, long_rows([sources]))):
+        assert "ASSUMPTION" not in text and "[J]" not in text
+    keys = [word for text in words for word in re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+", text)]
+    assert keys == []
+    assert not any("diploee" in text or "--set" in text for text in words)
+    assert [text for text in words if text.startswith("Withheld")] == []
+    assert any(note.startswith("Withheld") for note in sources.notes)
+    assert any("Assumed: jobs are training" in note for note in sources.notes)
+    reasons = [table for table in sources.tables if "IESO" in table.title]
+    assert len(reasons) == 1 and "secondary source" in str(reasons[0].figures)
+
+
+def test_power_factors_that_are_shown_equal_are_one_row(at_the_meter: Path, tmp_path: Path) -> None:
+    def factors(run: Run) -> dict[str, str]:
+        cells = found(data_sheet(run), "Reactive")
+        return {item: f.shown for (item, _), f in cells.items() if "factor" in item}
+
+    assert len(factors(open_run(at_the_meter))) == 3
+    folder = shutil.copytree(at_the_meter, tmp_path / "unity")
+
+    def unity(metrics: dict[str, Any]) -> None:
+        metrics["poi"]["peak"]["power_factor"] = 0.9991
+        metrics["poi"] |= {"lagging_power_factor": 1.0, "leading_power_factor": 0.9974}
+
+    change_metrics(folder, unity)
+    assert factors(open_run(folder)) == {"Power factor": "1.00"}
+
+
+def test_ramps_and_changes_of_a_sheet_have_one_source_which_it_names(tmp_path: Path) -> None:
+    """Of a run in finer steps than it writes all are of the steps, else all of its means."""
+    for name, changes in {"fine": {"step": "10 s"}, "plain": {}}.items():
+        run = simulate(
+            tiny_scenario({"duration": "1 d", **changes}), tmp_path / name, library=tiny_library()
+        )
+        sheet, grid = data_sheet(run), run.metrics["grid"]
+        ramps, active = found(sheet, "Peak and ramps"), found(sheet, "Active")
+        (section,) = (s for s in sheet.sections if s.id == "averaging")
+        assert ("steps of 10 s" if name == "fine" else "from 1 min means") in section.notes[0]
+        for minutes in (1, 10, 15):
+            entries = {of["interval_s"]: of for of in grid["ramps"]["intervals"]}
+            expected = entries[minutes * 60]["up"]["max_mw_per_min"]
+            if name == "fine":
+                expected = grid["at_step"]["ramps"][f"{minutes * 60}s"]["up_mw_per_min"]
+            cell = ramps["Largest ramp up [MW/min]", f"{minutes} min means"]
+            assert cell.value == expected
+        rise = next(f for (item, _), f in active.items() if item.startswith("Largest rise"))
+        block = (
+            grid["at_step"]["changes"]["600s"] if name == "fine" else grid["changes"]["windows"][1]
+        )
+        assert rise.value == block["up"]["max_mw"]
+        assert rise.item.endswith(", of the steps" if name == "fine" else ", 1 min means")

@@ -148,7 +148,7 @@ def test_lesser_of_sizes_names_what_they_are_parts_of(run_of):
     result = only(check(run_of(power_mw, 1, **{RATED: 120.0}), peaks=peaks))
     assert (
         result.limit == pytest.approx(108)
-        and "device rating (rated_power_mw), 120 MW" in result.text
+        and "device rating (as given), 120 MW" in result.text
     )
 
 
