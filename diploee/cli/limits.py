@@ -12,7 +12,7 @@ from diploee.cli.options import Json, print_result, shipped_names
 from diploee.errors import InputError
 from diploee.files.places import shipped
 from diploee.metrics.limits import LimitReport, Limits, load_limits
-from diploee.metrics.limits.check import FINER, LONGER
+from diploee.metrics.limits.check import Need
 from diploee.metrics.limits.file import LIMITS as KINDS
 from diploee.metrics.limits.mitigation import sizing_steps_ms
 from diploee.outputs import open_run
@@ -81,14 +81,11 @@ def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]
 
 
 def _settled_by(report: LimitReport, limits: str) -> str:
-    why = [reason for *_, reason in report.unchecked]
-    why += [result.note for result in report.results if result.verdict == "inconclusive"]
-    is_finer, is_longer = (any(words in text for text in why) for words in (FINER, LONGER))
-    steps = []
-    if any(FINER not in text and LONGER not in text for text in why):
-        steps.append("change what the reasons above name")
-    year = ", of a whole year" if is_longer or report.is_part else ""
-    step = ", at the step that it needs" if is_finer else ""
+    open_ = (result for result in report.results if result.verdict == "inconclusive")
+    needs = {of.need for of in (*report.unchecked, *open_)}
+    steps = ["change what the reasons above name"] if Need.OTHER in needs else []
+    year = ", of a whole year" if Need.LONGER in needs or report.is_part else ""
+    step = ", at the step that it needs" if Need.FINER in needs else ""
     return ", then ".join([*steps, f"diploee run SITE --limits {limits}{year}{step}"])
 
 

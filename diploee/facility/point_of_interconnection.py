@@ -47,7 +47,7 @@ class Billing(Model):
 
 
 class Contract(NamedTuple):
-    """What a connection is contracted for."""
+    """Contracted power of a connection."""
 
     amount: float  # in `unit`
     name: str

@@ -11,7 +11,7 @@ from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.measures.distribution import Largest
 from diploee.measures.ramps import LargestChanges, ramps
-from diploee.measures.series import QUANTA_PER_W, Series, Stretch, to_mw, to_quanta
+from diploee.measures.series import QUANTA_PER_W, Measure, Series, Stretch, to_mw, to_quanta
 from diploee.metric import Metric
 from diploee.metrics.changes import CHANGE, WITHIN_MS
 from diploee.schedule.schedule import Transient
@@ -86,8 +86,8 @@ class StepExtremes:
         self._peaks = {n: _Peak(n // step_ms) for n in PEAK_MS if n % step_ms == 0}
         self._ramps = {n: _Ramp(n // step_ms) for n in RAMP_MS if n % step_ms == 0}
         self._changes = {n: LargestChanges(n // step_ms) for n in WITHIN_MS if n >= step_ms}
-        measures = [*self._peaks.values(), *self._ramps.values(), *self._changes.values()]
-        self._series = Series(step_ms, measures)
+        measures: list[Measure] = [*self._peaks.values(), *self._ramps.values()]
+        self._series = Series(step_ms, [*measures, *self._changes.values()])
 
     def add(self, block: Block) -> None:
         """Take in a block at the step."""

@@ -1,4 +1,4 @@
-"""What figures are called and how each is computed: the first ones, and those of a data sheet."""
+"""Names of figures and their formulas: of the first ones, and of those of a data sheet."""
 
 from __future__ import annotations
 

@@ -45,12 +45,12 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
                 ),
             }
             figures += [Figure(item, text, quantity=name) for name, text in cells.items()]
-        open_ = [("inconclusive", *of) for of in report.unchecked]
-        open_ += [("not covered", *of) for of in report.outside]
-        for k, (word, _, text, why) in enumerate(open_, start=len(report.results) + 1):
+        open_ = [("inconclusive", of) for of in report.unchecked]
+        open_ += [("not covered", of) for of in report.outside]
+        for k, (word, of) in enumerate(open_, start=len(report.results) + 1):
             figures += [
-                Figure(f"{k}. {text}", word, quantity="Verdict"),
-                Figure(f"{k}. {text}", why, quantity=COVERAGE),
+                Figure(f"{k}. {of.text}", word, quantity="Verdict"),
+                Figure(f"{k}. {of.text}", of.reason, quantity=COVERAGE),
             ]
         name = (
             f"{report.name or 'limits'}, on means of {report.resolution_s:g} s: "

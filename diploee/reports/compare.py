@@ -169,14 +169,15 @@ def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
     for k, run in enumerate(runs):
         for report in run.verdicts:
             name = report.name or "limits"
+            entries: list[tuple[tuple[str, ...], str, str, str]]
             entries = [((name,), name, report.verdict, report.verdict)]
             for of in report.results:
                 how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}".rstrip()
                 text = f"{name}: {of.text.partition(' (')[0]}"
                 entries.append(((name, of.key, str(of.number)), text, of.verdict, how))
-            for key, text, _ in report.unchecked:
+            for left in report.unchecked:
                 said = "inconclusive"
-                entries.append(((name, key, "0"), f"{name}: {text}", said, said))
+                entries.append(((name, left.key, "0"), f"{name}: {left.text}", said, said))
             for place, text, verdict, how in entries:
                 names.setdefault(place, text)
                 of_runs = found.setdefault(place, [("not checked", "not checked")] * len(runs))

@@ -209,7 +209,7 @@ def test_a_percentage_of_the_peak_without_a_contract_is_of_the_year_s_own_means(
     assert year.verdicts[0].resolution_s == 60
     assert result.limit == pytest.approx(0.01 * year.metrics["grid"]["peak"]["max_mw"])
     part = tiny_run(folder / "part", {"duration": "2 d", "resolution": "1 h"}, limits=[limits])
-    ((_, _, why),) = part.verdicts[0].unchecked
+    ((_, _, why, _),) = part.verdicts[0].unchecked
     assert "contract_mw" in why
 
 

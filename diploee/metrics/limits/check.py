@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -69,8 +71,23 @@ NO_NOMINAL = (
 )
 
 
+class Need(StrEnum):
+    """Something that would show more of a limit."""
+
+    FINER = "finer"  # a finer step
+    LONGER = "longer"  # a whole year
+    OTHER = "other"  # what the reason names
+
+
+_HINTS = {Need.FINER: FINER, Need.LONGER: LONGER, Need.OTHER: ""}
+
+
 class NotAssessable(Exception):  # noqa: N818  # no error: an answer
     """A quantity that a run does not show; the text says why."""
+
+    def __init__(self, reason: str = "", need: Need = Need.OTHER) -> None:
+        super().__init__(f"{reason}{_HINTS[need]}")
+        self.need = need
 
 
 class Outside(NotAssessable):
@@ -82,6 +99,7 @@ class Said(NamedTuple):
 
     note: str = ""
     scope: str = ""
+    need: Need = Need.FINER  # what shows more than the note
 
 
 class Band(Model):
@@ -117,21 +135,22 @@ class Shown(Brief):
     has_reactive: bool  # it has reactive power
     rated_mw: float = 0.0  # 0 where there is none
     exports: bool = False  # its power goes below 0
-    # What a percentage of the peak is of [MW], and what that is; 0 and why where there is none
+    # What a percentage of the peak is of [MW], and what that is; 0 and why not where there is none
     whole_mw: float = 0.0
     whole: str = ""
+    no_whole: NotAssessable | None = None
     grid: ShortCircuit | None = None  # behind the point of interconnection, where it is known
     iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
         if reason := self.clock.why_not_held(span_ms, n_least):
-            raise NotAssessable(f"{reason}{FINER}")
+            raise NotAssessable(reason, Need.FINER)
 
     def aligned(self, interval_ms: int) -> None:
         """Raise `NotAssessable` where clock intervals of a length can't be summed."""
         if reason := self.clock.why_not_aligned(interval_ms):
-            raise NotAssessable(f"{reason}{FINER}")
+            raise NotAssessable(reason, Need.FINER)
 
     def steps(self, span_ms: int, between_points: bool = False) -> Said:
         """Return what is to be said of what happens within a time, or between two points.
@@ -178,7 +197,7 @@ class Shown(Brief):
         is_finest = self.clock.step_ms <= PROFILE_STEP_MS
         run_hz = (FLAGGED_STEPS if is_finest else TRUSTED_WINDOWS) / step_s
         if band.low_hz >= run_hz * (1 - ROUNDING):
-            raise NotAssessable(f"the run's step of {step_s:g} s does not hold it{FINER}")
+            raise NotAssessable(f"the run's step of {step_s:g} s does not hold it", Need.FINER)
         wanted_hz = min(band.high_hz, detail_hz)
         seen_hz = min(wanted_hz, run_hz)
         if seen_hz < wanted_hz * (1 - ROUNDING):
@@ -228,17 +247,21 @@ class Amount(Model):
     def of(self, shown: Shown) -> tuple[float, str]:
         """Return the size [MW], and how it came about where it is no plain number."""
         sizes, of = [] if self.mw is None else [self.mw], []
+        no_peak = NotAssessable("the run has no peak above 0 MW; run a site with load")
         parts = (
-            (self.percent_of_peak, shown.whole_mw, shown.whole),
-            (self.percent_of_nominal, shown.nominal_mw, f"nominal, {shown.nominal},"),
+            (self.percent_of_peak, shown.whole_mw, shown.whole, shown.no_whole or no_peak),
+            (
+                self.percent_of_nominal,
+                shown.nominal_mw,
+                f"nominal, {shown.nominal},",
+                NotAssessable(NO_NOMINAL),
+            ),
         )
-        for percent, whole_mw, name in parts:
+        for percent, whole_mw, name, why in parts:
             if percent is None:
                 continue
-            if not whole_mw or whole_mw < 0:
-                if name.startswith("nominal"):
-                    name = NO_NOMINAL
-                raise NotAssessable(name or "the run has no peak above 0 MW; run a site with load")
+            if not whole_mw > 0:
+                raise why
             sizes.append(percent / 100 * whole_mw)
             of.append(f"{name} {whole_mw:.4g} MW")
         return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
@@ -270,7 +293,11 @@ class Check(Brief):
     spec: LimitSpec | None = None  # of which it is
     number: int = 0  # among the checks of its entry
     of_run: bool = False  # the value is one of the whole run
-    why_none: str = f"the run is too short{LONGER}"  # reason where there is no value
+    need: Need = Need.OTHER  # what shows more than the note
+    # Why there is no value, where there is none
+    why_none: NotAssessable = field(
+        default_factory=partial(NotAssessable, "the run is too short", Need.LONGER)
+    )
 
     def __post_init__(self) -> None:
         if self.measure is not None:
@@ -331,7 +358,7 @@ class LimitSpec(Model):
 
     @property
     def rule(self) -> str:
-        """What is limited and by how much, whoever says so."""
+        """The limited quantity and its limit, whoever states them."""
         return f"{self.key}: {self.model_dump_json(exclude={'mark', 'note'})}"
 
     @property

@@ -26,9 +26,9 @@ from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
 from diploee.metrics.limits.check import (
-    LONGER,
     Check,
     LimitSpec,
+    Need,
     NotAssessable,
     Outside,
     Shown,
@@ -53,8 +53,14 @@ VERDICTS: tuple[Verdict, ...] = ("met", "inconclusive", "not met")
 YEAR_MS = 365 * MS_PER_DAY
 """Less can show that a limit is not met, and not that it is."""
 
-Unchecked = tuple[str, str, str]
-"""Key and text of a limit, and why there is no check of it."""
+
+class Unchecked(NamedTuple):
+    """A limit without a check."""
+
+    key: str
+    text: str
+    reason: str
+    need: Need = Need.OTHER  # what would give one
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class LimitResult(Brief):
     of_run: bool = False  # the value is one of the whole run, at no time of its own
     scope: str = ""  # what of the limit this kind of model does not cover
     number: int = 0  # among the checks of its entry, such as those of both directions
+    need: Need = Need.OTHER  # what shows more than the note
     ends: str = ""  # what it is at the other end of what is known of a large job
 
     @property
@@ -160,7 +167,7 @@ class LimitReport(Brief):
     def beside(self, other: LimitReport, where: str) -> LimitReport:
         """Return the report with what another, of the same limits, found on each of them."""
         of = {(result.key, result.number): result for result in other.results}
-        open_ = {key: f"inconclusive, {reason}" for key, _, reason in other.unchecked}
+        open_ = {of.key: f"inconclusive, {of.reason}" for of in other.unchecked}
         results = []
         for result in self.results:
             # A load that is wholly below a limit has one check of it for both directions.
@@ -180,14 +187,19 @@ class LimitReport(Brief):
             if of.key in back:
                 scope = "; ".join(filter(None, (of.scope, said)))
                 results.append(replace(of, key=back[of.key], scope=scope))
-        left_out = {
-            name: (
-                *(of for of in getattr(self, name) if of[0] not in keys),
-                *((back[of[0]], *of[1:]) for of in getattr(other, name) if of[0] in back),
-            )
-            for name in ("unchecked", "outside")
-        }
-        return replace(self, results=tuple(results), **left_out)
+
+        def joined(
+            own: tuple[Unchecked, ...], others: tuple[Unchecked, ...]
+        ) -> tuple[Unchecked, ...]:
+            taken = (of._replace(key=back[of.key]) for of in others if of.key in back)
+            return *(of for of in own if of.key not in keys), *taken
+
+        return replace(
+            self,
+            results=tuple(results),
+            unchecked=joined(self.unchecked, other.unchecked),
+            outside=joined(self.outside, other.outside),
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -251,7 +263,7 @@ class LimitReport(Brief):
         """Return the verdict and a short line for each limit, those that are not met first."""
         said: list[tuple[str, str]] = [(of.verdict, of.brief()) for of in self.results]
         for verdict, found in (("inconclusive", self.unchecked), ("not covered", self.outside)):
-            said += [(verdict, f"{text}: {reason}") for _, text, reason in found]
+            said += [(verdict, f"{of.text}: {of.reason}") for of in found]
         order = ("not met", "inconclusive", "met", "not covered")
         lines = [f"  {v:<12}  {words}" for word in order for v, words in said if v == word]
         return [self.verdict_line(), *lines]
@@ -264,9 +276,9 @@ class LimitReport(Brief):
     def lines(self) -> list[str]:
         """Return one line for each limit."""
         return [result.line() for result in self.results] + [
-            f"{key}: {text}: {verdict}, {reason}"
+            f"{of.key}: {of.text}: {verdict}, {of.reason}"
             for verdict, found in (("inconclusive", self.unchecked), ("not covered", self.outside))
-            for key, text, reason in found
+            for of in found
         ]
 
     def _repr_html_(self) -> str:
@@ -285,7 +297,7 @@ class LimitReport(Brief):
             "boundary": self.boundary,
             "results": [{**asdict(result), "verdict": result.verdict} for result in self.results],
             **{
-                name: [dict(zip(("key", "text", "reason"), of, strict=True)) for of in found]
+                name: [of._asdict() for of in found]
                 for name, found in (("unchecked", self.unchecked), ("outside", self.outside))
             },
         }
@@ -352,10 +364,14 @@ def report_of(
         if transient_ms and check.of_run and not check.whole:
             check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
     seen = [check for check in checks if check.exceedance.n_values]
-    nothing = [(c.key, c.text, c.why_none) for c in checks if not c.exceedance.n_values]
+    nothing = [
+        Unchecked(c.key, c.text, str(c.why_none), c.why_none.need)
+        for c in checks
+        if not c.exceedance.n_values
+    ]
     causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(metrics)}
     not_stated = [
-        (f"not_stated.{k}", text, "no figure was seen in the source")
+        Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
         for k, text in enumerate(limits.not_stated)
     ]
     return LimitReport(
@@ -389,7 +405,8 @@ def all_checks(limits: Limits, whole: Shown) -> tuple[list[Check], list[tuple[Un
                 found = [below]
             if not found:
                 source = f" ({spec.read_from})" if spec.read_from else ""
-                left_out = key, spec.what, f"{why or ''}{source}"
+                need = why.need if why else Need.OTHER
+                left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
                 unchecked.append((left_out, isinstance(why, Outside)))
         for number, check in enumerate(found):
             check.key, check.spec, check.number = key, spec, number
@@ -461,11 +478,11 @@ def shown_at(
     iteration_s: float = math.inf,
 ) -> Shown:
     """Return what a series of a site shows at an interval."""
-    contract, whole = _contract(facility), (0.0, NO_PEAK)
+    contract, whole = _contract(facility), (0.0, "", NotAssessable(NO_PEAK, Need.LONGER))
     if contract is not None:
-        whole = contract[0], f"the {contract[1]},"
+        whole = contract[0], f"the {contract[1]},", None
     elif peak_mw is not None and horizon_ms >= YEAR_MS:
-        whole = peak_mw, "the peak"
+        whole = peak_mw, "the peak", None
     return Shown(
         clock, support.at_resolution(clock.step_ms), horizon_ms, peak_mw, *(contract or rated),
         has_reactive, rated[0], exports, *whole, grid, iteration_s,
@@ -474,7 +491,7 @@ def shown_at(
 
 NO_PEAK = (
     "a percentage of the peak needs the peak of a whole year, or contract_mw at the point of "
-    f"interconnection{LONGER}"
+    "interconnection"
 )
 
 
@@ -543,6 +560,7 @@ def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str
         of_run=check.of_run,
         scope=check.scope,
         number=check.number,
+        need=check.need,
     )
 
 

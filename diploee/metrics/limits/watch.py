@@ -14,7 +14,7 @@ from diploee.errors import InputError
 from diploee.facility import Block, Stage
 from diploee.facility.base import POWER
 from diploee.metrics.bands import Support
-from diploee.metrics.limits.check import Check, LimitSpec, Shown
+from diploee.metrics.limits.check import Check, LimitSpec, Need, Shown
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import (
     Checked,
@@ -56,7 +56,7 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
             clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, ""), 1.0, has_reactive,
             grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
         )  # fmt: skip
-        return replace(found, whole_mw=1.0, whole="")
+        return replace(found, whole_mw=1.0, whole="", no_whole=None)
 
     finest = shown(PROFILE_STEP_MS)
     needed = scenario.resolution_ms
@@ -102,12 +102,12 @@ def at_needed_step(
     return scenario.model_copy(update={"step": needed_ms})
 
 
-def _outcome(spec: LimitSpec, shown: Shown) -> list[tuple[str, bool]] | str:
+def _outcome(spec: LimitSpec, shown: Shown) -> list[tuple[bool, bool]] | Need:
     """Return what a series shows of a limit, and which windows it has in steps that are few."""
     checks, why = checks_of(spec, shown)
     if why is not None:
-        return str(why)
-    return [(check.note, _is_coarse(check, shown.clock.step_ms)) for check in checks]
+        return why.need
+    return [(bool(check.note), _is_coarse(check, shown.clock.step_ms)) for check in checks]
 
 
 def _is_coarse(check: Check, step_ms: int) -> bool:
@@ -198,7 +198,5 @@ def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
     if known.whole_mw == unknown.whole_mw:
         return False
-    return any(
-        str(checks_of(spec, known)[1]) != str(checks_of(spec, unknown)[1])
-        for _, spec in limits.each()
-    )
+    reasons = (checks_of(spec, unknown)[1] for _, spec in limits.each())
+    return any(why is not None and why.need is Need.LONGER for why in reasons)

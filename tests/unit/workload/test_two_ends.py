@@ -95,7 +95,7 @@ def test_a_limit_that_the_upper_end_meets_is_not_run_again(tmp_path: Path) -> No
 
 
 def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(tmp_path: Path) -> None:
-    """What a filter leaves out is in the text of a check, and differs from end to end."""
+    """The text of a check holds the swing without its filter, which differs from end to end."""
     band = {"low_hz": 0.1, "high_hz": 4.0}
     swings = [{"window": "0.5 s", "max_mw": mw, "filter": band} for mw in (0.01, 100.0)]
     ramp = {"interval": "0.2 s", "between": "end_points"}

@@ -16,11 +16,11 @@ from diploee.measures.spectrum import RESOLUTION_HZ, STRIDE_MS, WINDOW_MS, band_
 from diploee.metrics.bands import BAND, why_no_spectrum
 from diploee.metrics.changes import RAMP, SWING
 from diploee.metrics.limits.check import (
-    FINER,
     Amount,
     Band,
     Check,
     LimitSpec,
+    Need,
     NotAssessable,
     Percent,
     Positive,
@@ -115,14 +115,14 @@ class RampLimit(LimitSpec):
                 yield Check(
                     text, limit, unit, self.interval, step_ms, _sizes(signal, way, scale), n_window,
                     event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
-                    note=said.note, scope=said.scope,
+                    **said._asdict(),
                 )  # fmt: skip
                 continue
             sizes = Sizes(_sizes(signal, way), n_window)
             yield check_of_run(
                 f"P{self.percentile:g} of {text}", limit, unit, shown, sizes,
                 partial(_percentile, sizes, self.percentile, scale),
-                span_ms=self.interval, note=said.note, scope=said.scope,
+                span_ms=self.interval, **said._asdict(),
             )  # fmt: skip
 
 
@@ -192,7 +192,7 @@ class ChangeLimit(LimitSpec):
         said = shown.steps(span_ms, between_points=True)
         yield Check(
             self.what, self.above_mw, "MW", span_ms, step_ms, ranges(n), n, QUANTA_PER_MW,
-            note=said.note, scope=said.scope,
+            **said._asdict(),
         )  # fmt: skip
 
 
@@ -262,12 +262,14 @@ class SwingLimit(LimitSpec):
         check = Check(
             f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
             event=("rolling_range", self.window / MS_PER_S, ""),
-            note=said.note, scope=said.scope,
+            **said._asdict(),
         )  # fmt: skip
         if self.filter is not None:
             _, of_band = shown.seen(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
-                raise NotAssessable(f"the run's step of {shown.clock.step_s:g} s holds none{FINER}")
+                raise NotAssessable(
+                    f"the run's step of {shown.clock.step_s:g} s holds none", Need.FINER
+                )
             running = RunningFilter(self.filter.sections(step_ms), n)
             check.signal = lambda stretch: signal(running.see(stretch))
             check.measure = unfiltered = Sizes(signal, n)
@@ -329,18 +331,18 @@ class _Windows(Band, LimitSpec):
         self, shown: Shown, amount: Amount, of: Callable[[tuple[float, float]], Signal]
     ) -> Check:
         if reason := why_no_spectrum(shown.clock.step_ms):
-            raise NotAssessable(f"{reason}{FINER}")
+            raise NotAssessable(reason, Need.FINER)
         seen_hz, said = shown.seen(self)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
         if first >= seen_hz / RESOLUTION_HZ - 1e-6:
             none = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
             if said.note:
-                raise NotAssessable(f"seen up to {seen_hz:.3g} Hz, it {none}{FINER}")
+                raise NotAssessable(f"seen up to {seen_hz:.3g} Hz, it {none}", Need.FINER)
             raise NotAssessable(f"it {none}, whatever the run; give it a width of 1/600 Hz or more")
         limit, how = amount.of(shown)
         return Check(
             f"{self.what}{how}", limit, "MW", WINDOW_MS, STRIDE_MS, of((self.low_hz, seen_hz)),
-            WINDOW_MS // shown.clock.step_ms, note=said.note, scope=said.scope,
+            WINDOW_MS // shown.clock.step_ms, **said._asdict(),
         )  # fmt: skip
 
 

@@ -170,11 +170,10 @@ class LoadFactorLimit(_ClockLimit):
         def factor() -> float | None:
             means_mw = sums.result().mean_mw
             if not means_mw.size or not means_mw.max() > 0:
-                check.why_none = (
-                    "there is no load; run a site with jobs or services"
-                    if means_mw.size
-                    else check.why_none
-                )
+                if means_mw.size:
+                    check.why_none = NotAssessable(
+                        "there is no load; run a site with jobs or services"
+                    )
                 return None
             whole_mw = means_mw.max() if self.of == "peak" else shown.nominal_mw
             return float(means_mw.mean()) / whole_mw

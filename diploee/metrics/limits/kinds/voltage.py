@@ -10,6 +10,7 @@ from diploee.measures.voltage import VoltageChanges
 from diploee.metrics.limits.check import (
     Check,
     LimitSpec,
+    Need,
     NotAssessable,
     Percent,
     Shown,
@@ -38,7 +39,7 @@ class VoltageChangeLimit(LimitSpec):
                 "the scenario lacks site.short_circuit_mva or site.x_over_r; give both"
             )
         if shown.clock.step_ms != PROFILE_STEP_MS:
-            raise NotAssessable("it needs steps of 0.1 s: --set 'step=0.1 s'")
+            raise NotAssessable("it needs steps of 0.1 s: --set 'step=0.1 s'", Need.FINER)
         shown.held(2 * MS_PER_S)
         changes = VoltageChanges(shown.grid, shown.clock.step_ms)
 

@@ -146,10 +146,7 @@ def test_lesser_of_sizes_names_what_they_are_parts_of(run_of):
     assert "lesser of 20 MW and 5 % of the peak (the peak 100 MW)" in down.text
     peaks = [{"max_mw": {"percent_of_nominal": 90}}]
     result = only(check(run_of(power_mw, 1, **{RATED: 120.0}), peaks=peaks))
-    assert (
-        result.limit == pytest.approx(108)
-        and "device rating (as given), 120 MW" in result.text
-    )
+    assert result.limit == pytest.approx(108) and "device rating (as given), 120 MW" in result.text
 
 
 def test_line_has_the_amplitude_of_its_sine_and_noise_has_none(run_of):

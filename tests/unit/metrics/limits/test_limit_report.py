@@ -131,10 +131,10 @@ def test_limit_that_the_run_can_not_show_is_inconclusive_for_the_reason(
 def test_day_of_a_shorter_run_and_part_of_a_peak_below_zero_are_no_limits(run_of):
     report = check(run_of(*ONES), peaks=[{"max_mw": 2}], daily_energy_mwh=1)
     assert [result.key for result in report.results] == ["peaks.0"]
-    assert [reason for *_, reason in report.unchecked] == [f"the run is too short{LONGER}"]
+    assert [of.reason for of in report.unchecked] == [f"the run is too short{LONGER}"]
     ramps = [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 2}}]
     report = check(run_of(np.repeat([-12.0, -10.0], 300), 1, peak=-10.0), ramps=ramps)
-    ((key, text, reason),) = report.unchecked
+    ((key, text, reason, _),) = report.unchecked
     assert (key, text) == ("ramps.0", "ramp over 60 s") and reason.startswith(NO_PEAK)
 
 
@@ -195,7 +195,7 @@ def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(
     folded = check(run, **limits)
     assert [result.key for result in folded.not_met] == ["peaks.0"]
     assert [key for key, *_ in folded.unchecked] == swings
-    for _, _, reason in folded.unchecked:
+    for *_, reason, _ in folded.unchecked:
         assert reason.startswith("readings every 0.1 s fold ('micro'): fast swings show as slow")
         assert "diploee profiles import" in reason
 
