@@ -81,8 +81,8 @@ def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]
 
 
 def _settled_by(report: LimitReport, limits: str) -> str:
-    open_ = (result for result in report.results if result.verdict == "inconclusive")
-    needs = {of.need for of in (*report.unchecked, *open_)}
+    needs = {of.need for of in report.unchecked}
+    needs |= {of.need for of in report.results if of.verdict == "inconclusive"}
     steps = ["change what the reasons above name"] if Need.OTHER in needs else []
     year = ", of a whole year" if Need.LONGER in needs or report.is_part else ""
     step = ", at the step that it needs" if Need.FINER in needs else ""

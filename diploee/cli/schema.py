@@ -10,9 +10,10 @@ import typer
 
 from diploee.columns import VALUE_KINDS, Columns
 from diploee.facility import STAGES
-from diploee.metric import Metric
+from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.model import Model
+from diploee.outputs.labels import LABELS
 from diploee.outputs.parquet_files import declared_columns
 from diploee.scenario import Scenario
 from diploee.scenario.key_reference import markdown_reference
@@ -53,6 +54,8 @@ _COLUMN_PER = {"facility": "facility", "pool": "facility, pool", "service": "ser
 
 def _outputs_reference() -> str:
     """Return every column of a run's series and every metric as Markdown."""
+    metrics = declared_metrics()
+    known = {key for key in LABELS if find_metric(key, metrics)}
     kinds: dict[Columns, list[str]] = {}
     for name, spec in STAGES.by_name.items():
         kinds.setdefault(spec.columns, []).append(f"`{name}`")
@@ -90,6 +93,24 @@ def _outputs_reference() -> str:
             ),
         ),
         "",
+        "## First figures, and those of a data sheet",
+        "",
+        "P is the power of an interval of `facility.parquet`, Q its reactive power, both once the "
+        "site has filled up where nothing else is said. The interval of the means follows a name "
+        "that depends on it.",
+        "",
+        *_table(
+            ("name", "formula", "metric"),
+            (
+                (
+                    of.name.replace("{:g}", "n"),
+                    of.formula.replace("|", "\\|"),
+                    f"`{key}`" if key in known else "",
+                )
+                for key, of in LABELS.items()
+            ),
+        ),
+        "",
         "## Metrics",
         "",
         "Dotted keys of `metrics.json`. An entry of a list goes by the field that is its own "
@@ -97,7 +118,6 @@ def _outputs_reference() -> str:
         "Where tables show another unit than the file holds, the factor is given. Statistics of "
         "power and occupancy are of the means over the run's intervals.",
     ]
-    metrics = declared_metrics()
     blocks = dict.fromkeys(metric.key.partition(".")[0] for metric in metrics)
     for block in sorted(blocks, key=lambda name: name.startswith("<")):
         of_block = [m for m in metrics if m.key.partition(".")[0] == block]

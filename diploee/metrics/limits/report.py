@@ -478,14 +478,15 @@ def shown_at(
     iteration_s: float = math.inf,
 ) -> Shown:
     """Return what a series of a site shows at an interval."""
-    contract, whole = _contract(facility), (0.0, "", NotAssessable(NO_PEAK, Need.LONGER))
+    contract, whole = _contract(facility), (0.0, "")
     if contract is not None:
-        whole = contract[0], f"the {contract[1]},", None
+        whole = contract[0], f"the {contract[1]},"
     elif peak_mw is not None and horizon_ms >= YEAR_MS:
-        whole = peak_mw, "the peak", None
+        whole = peak_mw, "the peak"
+    no_whole = None if whole[1] else NotAssessable(NO_PEAK, Need.LONGER)
     return Shown(
         clock, support.at_resolution(clock.step_ms), horizon_ms, peak_mw, *(contract or rated),
-        has_reactive, rated[0], exports, *whole, grid, iteration_s,
+        has_reactive, rated[0], exports, *whole, no_whole, grid, iteration_s,
     )  # fmt: skip
 
 
