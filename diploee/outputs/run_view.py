@@ -55,8 +55,7 @@ class RunView:
         if metric is None or not isinstance(value, int | float) or isinstance(value, bool):
             return None
         about = (self.when(key) or metric.text) if note is None else note
-        item = item or metric.name
-        item += f", {interval(self.step_ms)} means" if metric.of_means else ""
+        item = self.named(metric, item)
         unstarted = self.values.get(f"{key.rpartition('.')[0]}.unstarted")
         if key.rpartition(".")[2] in WAITS and unstarted is not None:
             about = "; ".join(filter(None, (about, f"{unstarted:,} jobs never started")))
@@ -72,6 +71,11 @@ class RunView:
         if key in _SIGNED and signed and signed[0] < 0 < signed[1]:
             words.append("sign not known")
         return replace(found, note="; ".join(filter(None, words)), band=(low, high))
+
+    def named(self, metric: Metric, item: str = "") -> str:
+        """Return a name, its metric's by default, with the interval of the means that it is of."""
+        of_means = f", {interval(self.step_ms)} means" if metric.of_means else ""
+        return f"{item or metric.name}{of_means}"
 
     def when(self, key: str) -> str:
         """Return when an extreme was, as text."""

@@ -228,7 +228,7 @@ def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Figu
         metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
         assert metric is not None, key
         figure = view.figure(key, name, view.when(key) or note)
-        yield figure or Figure(name, None, metric.suffix, note or _NOT_THERE)
+        yield figure or Figure(view.named(metric, name), None, metric.suffix, note or _NOT_THERE)
 
 
 def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Figure]:

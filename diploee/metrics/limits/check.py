@@ -83,7 +83,15 @@ _HINTS = {Need.FINER: FINER, Need.LONGER: LONGER, Need.OTHER: ""}
 
 
 class NotAssessable(Exception):  # noqa: N818  # no error: an answer
-    """A quantity that a run does not show; the text says why."""
+    """A quantity that a run does not show; the text says why.
+
+    Parameters
+    ----------
+    reason : str
+        Why not.
+    need : Need
+        What shows it: a finer step, a whole year, or what the reason names.
+    """
 
     def __init__(self, reason: str = "", need: Need = Need.OTHER) -> None:
         super().__init__(f"{reason}{_HINTS[need]}")

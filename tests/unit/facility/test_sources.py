@@ -195,8 +195,8 @@ def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Pat
     assert run.metrics["power"]["peak_to_average_ratio"] is None
     build_report([run.folder])
     figures = {f.item: f for s in data_sheet(run).sections for f in s.figures}
-    assert figures["Load factor, of own peak"].value is None
-    assert "exports" in figures["Load factor, of own peak"].note
+    assert figures["Load factor of the peak, 1 min means"].value is None
+    assert "exports" in figures["Load factor of the peak, 1 min means"].note
     assert figures["Energy exported"].value == poi["exported_mwh"]
 
 
