@@ -70,16 +70,14 @@ LABELS: Mapping[str, Label] = {
         "Largest ramp up [MW/min]",
         "max of the mean of P over that length less the mean over the same length before, over it",
     ),
-    "averaging.down": Label(
-        "Largest ramp down [MW/min]", "the same with the sign turned"
-    ),
+    "averaging.down": Label("Largest ramp down [MW/min]", "the same with the sign turned"),
     "month.peak": Label("peak", "max P of the month"),
     "month.demand": Label("15 min demand", "max of the month's 15 min means"),
     "month.load_factor": Label(
         "load factor of the 15 min demand", "mean of the month's 15 min means / max of them"
     ),
     "month.reactive": Label("15 min reactive", "max of the month's 15 min means of Q"),
-}  # fmt: skip
+}
 """By the key of the metric, else by a name of their own.
 
 P is the power of an interval of `facility.parquet`, Q its reactive power, once the site has filled

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 
 WAITS = (
-    "queued_fraction", "mean_queue_time_queued_h", "mean_queue_time_all_h", "max_queue_time_h",
-)  # fmt: skip
+    "queued_fraction",
+    "mean_queue_time_queued_h",
+    "mean_queue_time_all_h",
+    "max_queue_time_h",
+)
 """Names of metrics of jobs that started, beside which stands how many never did."""
 
 _SIGNED = (

@@ -81,15 +81,25 @@ _NOT_THERE = "not in the run's metrics"
 _DEMAND = "grid.maximum_demand.intervals.15min"
 _CHANGES = tuple(f"grid.{{}}.600s.{way}.max_mw" for way in CHANGE)
 _ACTIVE = (
-    "power.energy_mwh", "power.max_mw", f"{_DEMAND}.max_mw", *_CHANGES, "grid.minimum.min_mw",
-    "poi.exported_mwh", "power.median_mw", "power.mean_mw", "power.load_factor",
+    "power.energy_mwh",
+    "power.max_mw",
+    f"{_DEMAND}.max_mw",
+    *_CHANGES,
+    "grid.minimum.min_mw",
+    "poi.exported_mwh",
+    "power.median_mw",
+    "power.mean_mw",
+    "power.load_factor",
     f"{_DEMAND}.load_factor",
-)  # fmt: skip
+)
 _FACTORS = ("poi.peak.power_factor", "poi.lagging_power_factor", "poi.leading_power_factor")
 _REACTIVE = (
-    "poi.peak.reactive_mvar", "poi.reactive.max_mvar", "poi.reactive.min_mvar", *_FACTORS,
+    "poi.peak.reactive_mvar",
+    "poi.reactive.max_mvar",
+    "poi.reactive.min_mvar",
+    *_FACTORS,
     "poi.apparent.max_mva",
-)  # fmt: skip
+)
 
 Entry = Mapping[str, Any]
 

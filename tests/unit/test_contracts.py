@@ -17,9 +17,10 @@ from diploee.site import rated_at_meter_w
 def site(contract: dict[str, float]) -> dict[str, object]:
     meter = {"kind": "point_of_interconnection", **contract}
     return {
-        "duration": "1 d", "facility.node_types.node.ac_power": "air_hgx",
+        "duration": "1 d",
+        "facility.node_types.node.ac_power": "air_hgx",
         "facility.stages": ["ups", "transformers", meter],
-    }  # fmt: skip
+    }
 
 
 def run_of(folder: Path, contract: dict[str, float]) -> Run:

@@ -44,9 +44,13 @@ _VOLUMES = (
     Metric("backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"),
 )  # fmt: skip
 _PER_NODE = Metric(
-    "per_node_rps", "1/s", "served requests per node in use", "{:,.2f}",
-    "over the mean nodes of the instances that are up", "table",
-)  # fmt: skip
+    "per_node_rps",
+    "1/s",
+    "served requests per node in use",
+    "{:,.2f}",
+    "over the mean nodes of the instances that are up",
+    "table",
+)
 _OF_SERVICE = (
     Metric("reserved_nodes", "nodes", "reserved nodes", "{:,.0f}", view="table"),
     Metric("max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"),

@@ -20,9 +20,11 @@ from diploee.reports.datasheet import data_sheet
 
 METER = ["pdu", "ups", "transformers", {"kind": "point_of_interconnection", "contract_mw": 0.02}]
 CHANGES = {
-    "start": "2018-01-25", "duration": "10 d", "facility.stages": METER,
+    "start": "2018-01-25",
+    "duration": "10 d",
+    "facility.stages": METER,
     "facility.node_types.node.ac_power": "air_hgx",
-}  # fmt: skip
+}
 MEANS = ", 1 min means"
 
 
@@ -122,8 +124,11 @@ def test_every_label_of_the_first_figures_has_a_formula(run: Run) -> None:
     patterns = [re.escape(of.name).replace(r"\{:g\}", r"[\d.]+") for of in LABELS.values()]
     known = re.compile(f"(?:{'|'.join(patterns)})(?:{MEANS})?")
     sheet = {section.id: section for section in data_sheet(run).sections}
-    names = [item for section in (run.sections()[0], sheet["active"], sheet["reactive"],
-                                  sheet["averaging"]) for item, _ in cells(section)]  # fmt: skip
+    names = [
+        item
+        for section in (run.sections()[0], sheet["active"], sheet["reactive"], sheet["averaging"])
+        for item, _ in cells(section)
+    ]
     names += [column for _, column in cells(sheet["months"])]
     assert [name for name in names if not known.fullmatch(name)] == []
 
@@ -144,8 +149,11 @@ def test_page_and_terminal_show_the_same_first_figures(run: Run, tmp_path: Path)
 
 
 def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
-    changes = {"duration": "6 h", "streams.training.target_utilization": None,
-               "streams.training.jobs_per_day": 2000}  # fmt: skip
+    changes = {
+        "duration": "6 h",
+        "streams.training.target_utilization": None,
+        "streams.training.jobs_per_day": 2000,
+    }
     run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
     n = run.metrics["jobs"]["unstarted"]
     assert n > 0

@@ -193,11 +193,13 @@ def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(tmp_pa
     stages = {"without": METER, "with": [*METER[:2], BATTERY, METER[2]]}
     found = {
         name: diploee.simulate(
-            tiny_scenario({**meter, "facility.stages": of}), tmp_path / name,
-            library=tiny_library(), limits=[limits],
+            tiny_scenario({**meter, "facility.stages": of}),
+            tmp_path / name,
+            library=tiny_library(),
+            limits=[limits],
         )
         for name, of in stages.items()
-    }  # fmt: skip
+    }
     folders = [found[name].folder for name in ("without", "with")]
     lines = call("compare", *folders).out.splitlines()
     assert lines[0] == "stage added: battery 0.05 MW, 0.05 MWh"
@@ -216,14 +218,18 @@ def test_a_changed_key_of_a_stage_is_a_setting_of_its_own(tmp_path: Path) -> Non
     sizes = (0.01, 0.02)
     runs = [
         diploee.simulate(
-            tiny_scenario({
-                "duration": "6 h", "facility.node_types.node.ac_power": "air_hgx",
-                "facility.stages": [*METER[:2], {**BATTERY, "power_mw": size}, METER[2]],
-            }),
-            tmp_path / str(size), library=tiny_library(),
+            tiny_scenario(
+                {
+                    "duration": "6 h",
+                    "facility.node_types.node.ac_power": "air_hgx",
+                    "facility.stages": [*METER[:2], {**BATTERY, "power_mw": size}, METER[2]],
+                }
+            ),
+            tmp_path / str(size),
+            library=tiny_library(),
         )
         for size in sizes
-    ]  # fmt: skip
+    ]
     found = compare(*runs)
     assert found.settings == {"facility.stages.battery.power_mw": sizes}
     assert found.stages == ()
