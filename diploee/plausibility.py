@@ -306,7 +306,7 @@ def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
         prefix, other = ("k", "another") if ratio > most else ("G", "a part of the")
         yield (
             f"facility.stages.{number}: contract_{unit.lower()}: {short(contract.amount)} {unit} "
-            f"is {ratio:.3g} times the rated power at the meter, {short(rated_mw)} MW: is it in "
+            f"is {short(ratio)} times the rated power at the meter, {short(rated_mw)} MW: is it in "
             f"{prefix}{unit[1:]}, or of {other} site?"
         )
 

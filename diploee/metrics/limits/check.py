@@ -429,7 +429,7 @@ MOST_OF_RATED = 3.0
 def in_kw(limit_mw: float, shown: Shown) -> str:
     """Return whether a limit on the power may be in kW; empty where it may not."""
     ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
-    rated = f"{short(limit_mw)} MW is {ratio:.3g} times the rated {short(shown.rated_mw)} MW"
+    rated = f"{short(limit_mw)} MW is {short(ratio)} times the rated {short(shown.rated_mw)} MW"
     return f"{rated}: is it in kW?" if ratio > MOST_OF_RATED else ""
 
 
