@@ -7,7 +7,9 @@ from typing import Any
 
 PLACES = {
     "ALL_REPLICA_COLUMNS": "diploee.neighbours.replica_catalogue",
+    "JOB_LOG_FORMATS": "diploee.importers.job_logs",
     "REPLICA_METRICS": "diploee.neighbours.replica_catalogue",
+    "TRACE_FORMATS": "diploee.importers.request_traces",
     "RecurringJobs": "diploee.neighbours.zeus.recurring_jobs",
     "ReplicasLoad": "diploee.neighbours.openg2g.replicas.load",
     "load_batches": "diploee.importers.serving.batches",

@@ -58,6 +58,7 @@ from diploee.outputs.parquet_files import (
     NodesFile,
     write_event_windows,
 )
+from diploee.own_parts import own_parts
 from diploee.parts import PARTS_FILE, NodePlaces, PartSums
 from diploee.plausibility import odd_contracts, overfull_pools, run_warnings, unanswered_events
 from diploee.power.blocks import BLOCK_INTERVALS, Window
@@ -161,7 +162,7 @@ def simulate(
         If the folder can't be written; nothing is kept then.
     """
     watch = Stopwatch(progress or Progress())
-    limits = [*map(partial(_limits_of, scenario), scenario.limits), *limits]
+    limits = [*limits_of(scenario), *limits]
     scenario = at_needed_step(scenario, stages, limits)
     numbered = (lambda: default_folder(scenario.name, scenario.sha256())) if out is None else None
     place = default_folder(scenario.name, scenario.sha256()) if out is None else out
@@ -171,6 +172,9 @@ def simulate(
         with watch.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
             size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
+            acting = () if controller is None else (controller,)
+            of_run = {"policy": (policies or {}).values(), "stage": stages, "load": loads}
+            own = own_parts(scenario, inputs, None, limits, controller=acting, **of_run)
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             kept = deepcopy((controller, policies))
@@ -213,6 +217,8 @@ def simulate(
                         sink.add(block)
         found = taken.metrics_found(watch)
         manifest = _manifest(line, inputs, engine, found)
+        if own:
+            manifest["own_parts"] = [asdict(part) for part in own]
         if size is not None:  # the scenario of the manifest has its size already
             manifest["size"] = size.model_dump(mode="json")
         results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
@@ -370,10 +376,10 @@ def lower_end(scenario: Scenario) -> Scenario | None:
     return scenario.model_copy(update={"streams": streams}) if streams != scenario.streams else None
 
 
-def _limits_of(scenario: Scenario, name: str) -> Limits:
-    """Return limits that a scenario names: a file beside it, or a preset."""
-    beside = scenario.folder / name
-    return load_limits(beside if beside.exists() else name)
+def limits_of(scenario: Scenario) -> list[Limits]:
+    """Return the limits that a scenario names: files beside it, or presets."""
+    besides = ((name, scenario.folder / name) for name in scenario.limits)
+    return [load_limits(beside if beside.exists() else name) for name, beside in besides]
 
 
 def _watches(
@@ -563,7 +569,7 @@ def check(
 ) -> _Checked:
     """Read and check all that a run of a scenario needs, without simulating."""
     inputs = load_inputs(scenario, library)
-    limits = [*map(partial(_limits_of, scenario), scenario.limits)]
+    limits = limits_of(scenario)
     scenario = at_needed_step(settle(scenario, inputs), limits=limits)
     streams = JobStreams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:

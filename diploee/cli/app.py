@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from diploee import __version__
 from diploee.cli.helped import App
 
 COMMANDS = {
@@ -103,7 +102,9 @@ def _stand_in(place: str) -> Callable[[], None]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"diploee {__version__}")
+        from diploee.version import full_version
+
+        typer.echo(f"diploee {full_version()}")
         raise typer.Exit
 
 

@@ -17,7 +17,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from diploee import __version__
 from diploee.columns import Columns, as_entries
 from diploee.errors import InputError
 from diploee.files import FolderKind
@@ -30,6 +29,7 @@ from diploee.model import assumed_keys
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.units import MS_PER_S
+from diploee.version import full_version
 
 SCHEMA_VERSION = 1
 METRICS_FILE = "metrics.json"
@@ -106,7 +106,7 @@ def build_manifest(
     used = sorted({index for c in classes for index in c.profile_ids})
     return {
         "schema_version": SCHEMA_VERSION,
-        "diploee_version": __version__,
+        "diploee_version": full_version(),
         "versions": {
             "python": platform.python_version(),
             **{package: version(package) for package in (*RECORDED_PACKAGES, *_further(scenario))},

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee import __version__
 from diploee.annexes import annex
 from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
@@ -47,6 +46,7 @@ from diploee.tables import (
     open_parquet,
 )
 from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.version import full_version
 
 FACILITY_FILE = "facility.parquet"
 ZOOMS_FOLDER = "zooms"
@@ -149,7 +149,7 @@ class FacilityFile:
 
     def _open(self, table: pa.Table, step_ms: int) -> pq.ParquetWriter:
         head = {
-            "diploee_version": __version__,
+            "diploee_version": full_version(),
             **self._head,
             "resolution_s": step_ms / MS_PER_S,
             "convention": "timestamp is the start of the interval",

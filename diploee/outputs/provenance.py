@@ -36,6 +36,10 @@ def provenance(run: Run, in_brief: bool = False) -> Section:
         ),
         "Serving curves": ", ".join(sorted(manifest.get("curves") or {})),
         "Input files": ", ".join(sorted(manifest.get("input_files") or {})),
+        "Code of your own": ", ".join(
+            f"{part['kind']} {part['name']} ({part['sha256'][:8]})"
+            for part in manifest.get("own_parts") or ()
+        ),
         "Assumed terms": "; ".join(
             of.partition(":")[0].replace("_", " ") if in_brief else of
             for of in _grouped(manifest.get("assumed") or (), run)

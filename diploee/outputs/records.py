@@ -33,6 +33,12 @@ class _StageMetric(Record):
     of_means: bool
 
 
+class _OwnPart(Record):
+    kind: str
+    name: str
+    sha256: Annotated[str, Field(pattern=SHA256)]
+
+
 class Manifest(Record):
     """``manifest.json``; the scenario is checked by its own model."""
 
@@ -47,6 +53,7 @@ class Manifest(Record):
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     curves: dict[str, Any] = Field(default_factory=dict)
     metrics: list[_StageMetric] = Field(default_factory=list)
+    own_parts: list[_OwnPart] = Field(default_factory=list)
     assumed: list[str] = Field(default_factory=list)
     serving_samples: dict[str, Any] = Field(default_factory=dict)
     power_samples: dict[str, dict[str, Provenance]] = Field(default_factory=dict)

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from diploee import __version__
 from diploee.drawing.charts import Chart
 from diploee.drawing.page import POLICY, Figures
 from diploee.drawing.pictures import Kind, Picture
@@ -59,6 +58,7 @@ from diploee.reports.weekly_charts import (
     unserved_chart,
 )
 from diploee.units import PowerUnit, power_unit
+from diploee.version import full_version
 
 _HERE = Path(__file__).resolve().parent
 MARK = '<meta name="generator" content="diploee'
@@ -398,7 +398,7 @@ def _template() -> Any:
 def report_page(report: Report) -> str:
     """Return a report, or a data sheet, as the text of its page."""
     page: str = _template().render(
-        version=__version__,
+        version=full_version(),
         mark=MARK,
         policy=POLICY,
         style=(_HERE / "page.css").read_text("utf-8"),

@@ -269,15 +269,24 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
 
 def _settings(run: Run) -> dict[str, Any]:
     of_run = {"engine": run.manifest.get("engine"), "version": run.manifest.get("diploee_version")}
+    own: dict[str, str] = {}
+    for part in run.manifest.get("own_parts", ()):
+        key, text = f"own {part['kind']}", f"{part['name']} ({part['sha256'][:8]})"
+        own[key] = f"{own[key]}, {text}" if key in own else text
     scenario = run.manifest.get("scenario", {})
     facility = {**scenario.get("facility", {}), "stages": [*stages_of(run).values()]}
-    return dict(_leaves({**scenario, "facility": facility, "description": None})) | of_run
+    plain = _leaves({**scenario, "facility": facility, "description": None})
+    return own | dict(plain) | of_run
 
 
 def stages_of(run: Run) -> dict[str, Mapping[str, Any]]:
     """Return the keys of the stages that a scenario names, by name."""
     stages = run.manifest.get("scenario", {}).get("facility", {}).get("stages", ())
     return by_name({"kind": of} if isinstance(of, str) else of for of in stages)
+
+
+def _own_first(key: str) -> tuple[bool, str]:
+    return not key.startswith("own "), key
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -305,7 +314,7 @@ def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 def differing_settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
     """Return the keys in which the runs' scenarios differ, with the value of each run."""
     settings = [_settings(run) for run in runs]
-    keys = sorted({key for one in settings for key in one})
+    keys = sorted({key for one in settings for key in one}, key=_own_first)
     values = {key: tuple(one.get(key) for one in settings) for key in keys}
     return {key: of_runs for key, of_runs in values.items() if len(set(map(repr, of_runs))) > 1}
 

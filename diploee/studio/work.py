@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from diploee import __version__
 from diploee.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel, colour
 from diploee.drawing.page import Figures
 from diploee.errors import DiploeeError, RunTooLongError
@@ -47,6 +46,7 @@ from diploee.simulation import simulate
 from diploee.site import fastest_engine
 from diploee.studio.sites import Place, checked_scenario, week_of
 from diploee.units import MS_PER_H, power_unit
+from diploee.version import full_version
 
 Say = Callable[..., None]
 EVERY_S = 0.1
@@ -251,7 +251,7 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> Run | None:
     try:
         run = open_run(folder)
         found, version = (run.manifest.get(k) for k in ("scenario_sha256", "diploee_version"))
-        return run if is_known or (found, version) == (sha256, __version__) else None
+        return run if is_known or (found, version) == (sha256, full_version()) else None
     except DiploeeError:
         return None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from diploee.errors import DiploeeError, InputError
 from diploee.sweeps.store import open_store
-from diploee.sweeps.task import Outcome, RunTask, run_task
+from diploee.sweeps.task import Outcome, RunTask, check_importable, run_task
 
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
@@ -44,10 +44,11 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
     ------
     InputError
         Before any run: if `distributed` is not installed, the address does not answer, there is
-        no worker, or a worker does not see the sweep's folder.
+        no worker, or a worker does not see the sweep's folder or can't import your own code.
     DiploeeError
         If the scheduler goes away.
     """
+    check_importable(tasks)
     outcomes = _run_on_dask(tasks, address)
     next(outcomes)  # connects and checks now, not at the first outcome that is asked for
     return outcomes

@@ -28,15 +28,16 @@ from diploee.sweeps.local import run_locally
 from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
-    check_own,
     json_bytes,
     read_results,
     summary_table,
     sweep_content,
     table_bytes,
+    version_of,
 )
 from diploee.sweeps.store import open_store
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
+from diploee.version import full_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,6 +113,7 @@ def run_sweep(
         Finished runs are kept in any case.
     """
     sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
+    progress = progress or Progress()
     folders = tuple(f if f == REFERENCE else str(Path(f).resolve()) for f in profiles)
     runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
@@ -119,7 +121,9 @@ def run_sweep(
     with store.claim():
         results = read_results(store, (run.run for run in runs), sweep.spec.keep)
         missing = {
-            run.run: RunTask(run.run, run.scenario, store.target, folders, engine, sweep.spec.keep)
+            run.run: RunTask(
+                run.run, run.scenario, store.target, folders, engine, sweep.spec.keep, run.own
+            )
             for run in runs
             if run.run not in results
         }
@@ -139,13 +143,18 @@ def run_sweep(
         outcomes = executor(tasks) if tasks else iter(())
         with ExitStack() as stack:
             stack.callback(_close, outcomes)
-            check_own(store)
+            before, now = version_of(store), full_version()
+            if tasks and before not in (None, now):
+                progress.tell(
+                    f"{target}: begun with diploee {before}, this is {now}; what that version "
+                    "computed is not used, its runs are done anew"
+                )
             try:  # a bad place shows before hours of work
                 write({})
             except (OutputError, OutputExistsError) as error:
                 raise type(error)(f"{error}; nothing was run") from error
             try:
-                _do(tasks, len(runs), outcomes, ended, progress or Progress())
+                _do(tasks, len(runs), outcomes, ended, progress)
             finally:  # an interrupt also leaves a summary of what there is
                 results |= read_results(store, (task.run for task in tasks), sweep.spec.keep)
                 failed = {run: error or GONE for run, error in ended.items() if run not in results}

@@ -5,25 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
-from diploee import __version__
 from diploee.errors import Brief, InputError, ScenarioError, shown
 from diploee.inputs import InputReader, Inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.outputs.folder import SCHEMA_VERSION
+from diploee.own_parts import Known, OwnPart, own_parts
 from diploee.plain_data import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.loading import as_described, get_value, with_value
 from diploee.scenario.yaml_lines import dotted
+from diploee.simulation import limits_of
 from diploee.site import settle
 from diploee.streams import stream
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import SweepAxis
+from diploee.version import full_version
 
 MAX_RUNS = 10_000
 SHOWN_PROBLEMS = 10
@@ -44,6 +46,7 @@ class PlannedRun(Brief):
     draw_keys: dict[str, str]
     seed: int  # its seed
     scenario: Scenario  # as resolved
+    own: Sequence[OwnPart] = ()  # code of it that is not of the package
 
 
 def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> list[PlannedRun]:
@@ -75,6 +78,7 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
     for key, value in sweep.spec.set.items():
         base = with_value(base, key, value, partial(sweep.where, ("set", key)))
     reader, folder = InputReader(), sweep.base.folder.resolve()
+    known: Known = {}
     runs: list[PlannedRun] = []
     problems: dict[str, None] = {}
     for point, (settings, changes) in enumerate(_points(sweep, base)):
@@ -88,13 +92,15 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
                 of_seed = as_described({**of_seed, "seed": seed}, unset, keyed)
                 where = partial(_where, sweep, of_seed, changes)
                 scenario = scenario_from_dict(of_seed, where).beside(folder)
-                name = run_hash(scenario, reader.load(scenario, library))[:NAME_DIGITS]
+                inputs = reader.load(scenario, library)
+                own = own_parts_of(scenario, inputs, known)
+                name = run_hash(scenario, inputs, own)[:NAME_DIGITS]
             except ScenarioError as error:
                 problems.update(dict.fromkeys(error.problems))
             except InputError as error:
                 problems[f"{sweep.source}: {error}"] = None
             else:
-                runs.append(PlannedRun(name, point, settings, drawn, keys, seed, scenario))
+                runs.append(PlannedRun(name, point, settings, drawn, keys, seed, scenario, own))
     if problems:
         said = list(problems)[:SHOWN_PROBLEMS]
         if more := len(problems) - len(said):
@@ -209,8 +215,13 @@ def _drawn(
     return data, numbers, keys
 
 
-def run_hash(scenario: Scenario, inputs: Inputs) -> str:
-    """Return the SHA-256 of a run: its scenario, the content of its profiles, and the version.
+def own_parts_of(scenario: Scenario, inputs: Inputs, known: Known) -> list[OwnPart]:
+    """Return the code of a run that is not of the package; `known` is not hashed again."""
+    return own_parts(scenario, inputs, known, limits_of(scenario))
+
+
+def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) -> str:
+    """Return the SHA-256 of a run: its scenario, inputs, limits, own code, and the version.
 
     The engine is no part of it, as both give the same start times.
     """
@@ -219,11 +230,13 @@ def run_hash(scenario: Scenario, inputs: Inputs) -> str:
     used = sorted({index for c in streams.classes for index in c.profile_ids})
     curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}
     content = {
-        "diploee_version": __version__,
+        "diploee_version": full_version(),
         "schema_version": SCHEMA_VERSION,
         "scenario": scenario.sha256(),
         "profiles": {library.ids[index]: library.entries[index].sha256 for index in used},
         "curves": {name: file.sha256 for name, file in curve_files.items()},
         "files": dict(inputs.hashes),
+        "limits": [each.model_dump(mode="json") for each in limits_of(scenario)],
+        "own_parts": [asdict(part) for part in own],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from diploee.simulation import MB_OF_WINDOW, START_MB
-from diploee.sweeps.task import Outcome, RunTask, run_task
+from diploee.sweeps.task import Outcome, RunTask, check_importable, run_task
 
 MAX_ATTEMPTS = 3
 """A run whose worker died so often is given up."""
@@ -100,7 +100,17 @@ def run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
     ------
     Outcome
         As they come. When the generator is closed, the workers are stopped.
+
+    Raises
+    ------
+    InputError
+        If the workers can't import the user's own code.
     """
+    check_importable(tasks)
+    return _run_locally(tasks, n_workers)
+
+
+def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
     waiting, n_workers = list(tasks), most_at_once(tasks, n_workers, available_mb())
     n_under_way = 2 * n_workers + 1  # with those that the pool has fetched ahead
     while waiting:

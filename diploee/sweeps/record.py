@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee import __version__
 from diploee.errors import InputError
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 from diploee.measures.distribution import Distribution
@@ -31,6 +31,7 @@ from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import MANIFEST, RUNS, Store
 from diploee.tables import Float64Array, arrow_numbers, arrow_texts
 from diploee.units import HOURS_PER_WEEK, MS_PER_H
+from diploee.version import full_version
 
 RECORD_FILE = "record.json"
 SUMMARY_FILE = "summary.parquet"
@@ -145,23 +146,26 @@ def read_results(store: Store, runs: Iterable[str], keep: Keep) -> dict[str, Res
     return {run: result for run, result in map(read, wanted) if result is not None}
 
 
-def check_own(store: Store) -> None:
-    """Raise `InputError` where files stand that a sweep would replace and no sweep wrote."""
+def version_of(store: Store) -> str | None:
+    """Return the version that a sweep's folder was last written by; None where there is none.
+
+    Raises `InputError` where files stand that a sweep would replace and no sweep wrote.
+    """
     for name in (SWEEP_FILE, SUMMARY_FILE):
         try:
             content = store.read(name)
         except OSError:
             continue
-        try:
-            keys = parse_json(content, name, dict[str, Any]).keys() if name == SWEEP_FILE else ()
-        except InputError:
-            keys = ()
-        if {"schema_version", "diploee_version", "runs"} <= set(keys):
-            return
+        known: dict[str, Any] = {}
+        with suppress(InputError):
+            known = parse_json(content, name, dict[str, Any]) if name == SWEEP_FILE else {}
+        if {"schema_version", "diploee_version", "runs"} <= set(known):
+            return str(known["diploee_version"])
         raise InputError(
             f"{store.target}: holds a {name} that no sweep of diploee wrote, or that was damaged; "
             "remove it or choose another --out"
         )
+    return None
 
 
 def _status_of(run: str, results: Mapping[str, Result], failed: Mapping[str, str]) -> str:
@@ -240,7 +244,7 @@ def sweep_content(
     """Return the content of ``sweep.json``: the sweep as resolved and the list of its runs."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "diploee_version": __version__,
+        "diploee_version": full_version(),
         "name": sweep.name,
         "description": sweep.spec.description,
         **options,

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
 
 import pyarrow.parquet as pq
 
 from diploee.errors import Brief, DiploeeError, InputError
 from diploee.inputs import InputReader
 from diploee.outputs.parquet_files import JOBS_FILE
+from diploee.own_parts import Known, OwnPart
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule.schedule import Engine
 from diploee.simulation import simulate
 from diploee.site import fastest_engine
-from diploee.sweeps.expand import NAME_DIGITS, run_hash
+from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
 from diploee.sweeps.record import SHAPE_FILE, load_shape, warnings_of, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import open_store
@@ -36,6 +41,7 @@ class RunTask(Brief):
     profiles: tuple[str, ...] = ()  # profile folders; none means the shipped ones
     engine: Engine | None = None  # scheduler; by default that which gives the run sooner
     keep: Keep = "series"  # kept files of the run
+    own: Sequence[OwnPart] = ()  # code of it that is not of the package
 
     @property
     def node_hours(self) -> float:
@@ -76,6 +82,7 @@ class SweepWorker:
         self._n_threads = n_threads
         self._reader = InputReader()
         self._library: tuple[tuple[str, ...], ProfileLibrary] | None = None
+        self._known: Known = {}
 
     def run(self, task: RunTask) -> Outcome:
         """Do a run, unless it is complete already; an error becomes its outcome."""
@@ -95,11 +102,12 @@ class SweepWorker:
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)
         inputs = self._reader.load(task.scenario, self._library[1])
-        whole_hash = run_hash(task.scenario, inputs)
+        own = own_parts_of(task.scenario, inputs, self._known)
+        whole_hash = run_hash(task.scenario, inputs, own)
         if whole_hash[:NAME_DIGITS] != task.run:
             raise InputError(
-                "diploee, its profiles, curves or input files (logs, traces, weather, signals) "
-                "differ here from those of the sweep; use the same ones on every machine"
+                "diploee, your own code, profiles, curves or input files (logs, traces, weather, "
+                "signals) differ here from those of the sweep; use the same ones on every machine"
             )
         with store.new_run(task.run) as folder:
             run = simulate(
@@ -121,8 +129,24 @@ class SweepWorker:
 _of_this_process = cache(SweepWorker)
 
 
+def check_importable(tasks: Iterable[RunTask]) -> None:
+    """Refuse code of the user's own that another process can't import."""
+    for part in dict.fromkeys(part for task in tasks for part in task.own):
+        module, _, name = part.name.partition(":")
+        with suppress(ImportError, ValueError, AttributeError):
+            if module != "__main__" and find_spec(module) is not None:
+                attrgetter(name)(import_module(module))
+                continue
+        raise InputError(
+            f"{part.kind} {part.name}: worker processes can't import it; put it into a module, a "
+            ".py file on the path, and import it from there, or take no workers"
+        )
+
+
 def run_task(task: RunTask) -> Outcome:
     """Do a run in a worker process, which keeps what its runs share."""
+    for part in task.own:  # registers what no scenario refers to, such as a measure
+        import_module(part.name.partition(":")[0])
     return _of_this_process().run(task)
 
 

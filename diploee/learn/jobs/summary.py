@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from diploee import __version__
 from diploee.clock import Zone
 from diploee.errors import plural
 from diploee.learn.fragment import WIDTH, calendar_lines, comments, flow, limited, number, word
@@ -22,6 +21,7 @@ from diploee.model import Model
 from diploee.plain_data import plain
 from diploee.scenario import DurationModel
 from diploee.units import HOURS_PER_WEEK
+from diploee.version import full_version
 
 SHARE_DIGITS = 8
 
@@ -210,7 +210,7 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
         "; jobs_per_day may give way to target_utilization." if fit.replay is None else "."
     )
     lines = [
-        *comments([f"Fitted by diploee {__version__}.", *fit_lines(fit), into]),
+        *comments([f"Fitted by diploee {full_version()}.", *fit_lines(fit), into]),
         "streams:",
         f"  {word(stream)}:",
         f"    pool: {word(pool)}",

@@ -18,7 +18,6 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from pydantic import Field
 
-from diploee import __version__
 from diploee.errors import Brief, InputError, one_of
 from diploee.files import FolderKind, remove_leftovers, writing
 from diploee.model import Model, default
@@ -57,6 +56,7 @@ from diploee.profiles.resample import round_keeping_energy
 from diploee.tables import Float64Array
 from diploee.textio.source import read_bytes
 from diploee.units import whole_ms
+from diploee.version import full_version
 
 ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
 FIT_SCHEMA = "logistic_v1"
@@ -148,7 +148,7 @@ class CompiledData(Brief, ABC, Generic[M]):
             manifest = {
                 "made_from": self._made_from(model.spec, self.params),
                 "details": model.details,
-                "diploee_version": __version__,
+                "diploee_version": full_version(),
             }
             text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
             files = {**self._files(model), MANIFEST: f"{text}\n".encode()}

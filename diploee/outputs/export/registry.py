@@ -10,7 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from diploee import __version__
 from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import InputError, one_line, one_of, shown
@@ -53,6 +52,7 @@ from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import Rows, RunSeries
 from diploee.progress import Progress
 from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
+from diploee.version import full_version
 
 FOLDER_SIDECAR = "diploee_export.json"
 
@@ -293,7 +293,7 @@ def _describe(
         )
     return {
         "format": fmt.name,
-        "diploee_version": __version__,
+        "diploee_version": full_version(),
         "files": written.files,
         "column": request.options.column,
         "power_boundary": run.boundary(request.options.column),

@@ -16,9 +16,11 @@ from diploee import simulate
 from diploee.errors import DiploeeError, InputError
 from diploee.metric import flatten
 from diploee.profiles import ProfileLibrary
+from diploee.progress import Progress
 from diploee.sweeps import RunTask, Sweep, run_sweep
 from diploee.sweeps.cluster import _check_workers
 from diploee.sweeps.task import Outcome, run_task
+from diploee.version import full_version
 
 NO_PLACES = (
     *("://", ":///", "://x", "file://", "memory://", "s3:///", "s3:", "s3:/bucket", ":", ":/x"),
@@ -242,3 +244,24 @@ def test_executor_that_is_not_there_leaves_nothing(
         assert not place.exists() or not any(place.iterdir())
         (tmp_path / "stands").mkdir(exist_ok=True)
     assert not (tmp_path / "sweeps").exists()
+
+
+def test_sweep_of_another_version_says_so_and_is_computed_anew(
+    tmp_path: Path, profiles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Told(Progress):
+        def tell(self, text: str) -> None:
+            told.append(text)
+
+    def run() -> int:
+        sweep = tiny_sweep(tmp_path)
+        return run_sweep(sweep, tmp_path / "out", profiles=profiles, progress=Told()).n_computed
+
+    assert [run(), run(), told] == [1, 0, []]
+    for module in ("expand", "execute", "record"):
+        monkeypatch.setattr(f"diploee.sweeps.{module}.full_version", lambda: "99")
+    assert [run(), run()] == [1, 0]
+    assert len(told) == 1
+    assert f"begun with diploee {full_version()}, this is 99" in told[0]

@@ -92,7 +92,7 @@ def test_name_of_a_run_depends_on_its_profiles_scenario_and_version_alone(
     assert hash_of(tiny_scenario({"name": "renamed"}), more) == base
     assert hash_of(tiny_scenario(), other) != base
     assert hash_of(tiny_scenario({"seed": 1}), library) != base
-    monkeypatch.setitem(run_hash.__globals__, "__version__", "99")
+    monkeypatch.setitem(run_hash.__globals__, "full_version", lambda: "99")
     assert hash_of(tiny_scenario(), library) != base
 
 
