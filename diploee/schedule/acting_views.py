@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from diploee.clock import WallClock
 from diploee.scenario.flexibility import Event
 from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.policy import Viewed
@@ -83,6 +84,11 @@ class _Sight(Viewed):
     def now_ms(self) -> int:
         """Time since the start of the run [ms], negative in its warm-up."""
         return self._engine.now_ms
+
+    @property
+    def clock(self) -> WallClock:
+        """Local time of the site: ``clock.at(now_ms)`` is the time there."""
+        return self._engine.context.clock
 
     def service_power_w(self, time_ms: int) -> float:
         """Return the planned power of services beyond the idle power of their nodes [W]."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels, WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.playing import phases
@@ -196,6 +198,10 @@ class Headroom:
         self.left_w -= more_w
 
 
+RUN_TIME = WallClock(datetime(1970, 1, 1, tzinfo=UTC))
+"""The clock of a schedule alone, which has no site: its time is UTC."""
+
+
 @dataclass(frozen=True)
 class Context:
     """Data of a facility for acting policies and a controller, besides its queues."""
@@ -211,6 +217,7 @@ class Context:
     # when all are asked [ms], such as at changes of signals; events wake too
     wakes_ms: Sequence[int] = ()
     controller: Controller | None = None  # acts before the policies of the pools
+    clock: WallClock = RUN_TIME  # local time of the site
 
     def flexibility_of(self, class_id: int) -> JobFlexibility:
         """Return how the jobs of a class bend."""

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from diploee.clock import WallClock
 from diploee.errors import DiploeeError, PolicyError, one_line, shown
 from diploee.model import Model, default
 from diploee.scenario import SchedulerSpec
@@ -32,6 +33,8 @@ class ClusterView(Protocol):
 
     now_ms: int
     """Time since the start of the run [ms], negative in its warm-up."""
+    clock: WallClock
+    """Local time of the site: ``clock.at(now_ms)`` is the time there, a `datetime`."""
     n_nodes: int
     """Nodes of the pool that stand."""
     free_nodes: int

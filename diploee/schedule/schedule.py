@@ -13,13 +13,13 @@ from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 
-from diploee.clock import RunClock
+from diploee.clock import RunClock, WallClock
 from diploee.columns import Column
 from diploee.errors import Brief, PolicyError, WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, Scenario
 from diploee.scenario.pools import StandingNodes
-from diploee.schedule.context import DRAW_MS, Context, JobTable
+from diploee.schedule.context import DRAW_MS, RUN_TIME, Context, JobTable
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import Policy, asked, starts_read, twin_of
 from diploee.tables import BoolArray, Int64Array, concat
@@ -221,9 +221,10 @@ class Cluster:
 
             self._acting = ActingEngine(chosen, stand, context or Context(), begin_ms, horizon_ms)
             return
+        clock = (context or Context()).clock
         self._pools = [
             _PoolSchedule(
-                _engine(name, stand[name], engine, chosen[name], begin_ms, slots[name]),
+                _engine(name, stand[name], engine, chosen[name], begin_ms, slots[name], clock),
                 stand[name].most * slots[name],
                 horizon_ms,
                 slots[name],
@@ -247,7 +248,7 @@ class Cluster:
             policies,
             scenario.clock.begin_ms,
             scenario.standing_nodes(),
-            context,
+            replace(context or Context(), clock=scenario.clock.wall),
             scenario.facility.slots,
         )
 
@@ -326,6 +327,7 @@ def _engine(
     policy: Policy,
     begin_ms: int,
     slots_per_node: int = 1,
+    clock: WallClock = RUN_TIME,
 ) -> PoolEngine:
     if slots_per_node > 1:
         from diploee.schedule.compiled_gpus import open_gpus
@@ -345,7 +347,7 @@ def _engine(
         return made
     from diploee.schedule.simpy_engine import SimpyCluster
 
-    return SimpyCluster(standing.first, policy, begin_ms, standing.added)
+    return SimpyCluster(standing.first, policy, begin_ms, standing.added, clock)
 
 
 def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:
@@ -382,7 +384,7 @@ def simulated_utilization(
         {"": chosen},
         clock.begin_ms,
         {"": standing},
-        replace(context or Context(), controller=None),
+        replace(context or Context(), controller=None, clock=clock.wall),
         {"": slots_per_node},
     )
     node_ms = 0

@@ -10,8 +10,9 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL
 
+from diploee.clock import WallClock
 from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
-from diploee.schedule.context import JobTable
+from diploee.schedule.context import RUN_TIME, JobTable
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import EXACT, Policy, Viewed, asked, estimated_ms, jobs_read, wake_ms
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
@@ -23,9 +24,15 @@ class SimpyCluster(SimpyLoop, Viewed):
     """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy."""
 
     def __init__(
-        self, n_nodes: int, policy: Policy, begin_ms: int = 0, added: Sequence[tuple[int, int]] = ()
+        self,
+        n_nodes: int,
+        policy: Policy,
+        begin_ms: int = 0,
+        added: Sequence[tuple[int, int]] = (),
+        clock: WallClock = RUN_TIME,
     ) -> None:
         super().__init__(begin_ms)
+        self.clock = clock
         self.n_nodes = n_nodes
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()

@@ -27,6 +27,7 @@ from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
 from diploee.reports.data import read_run
 from diploee.scenario import Calendar, RequestReplay, load_scenario
+from diploee.schedule import Start, StrictFifo
 from diploee.simulation import simulate
 from diploee.steps import generate_jobs
 
@@ -326,3 +327,39 @@ def test_exports_and_the_report_are_right_over_a_change(tmp_path: Path) -> None:
 def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area(name: str, near: str) -> None:
     with pytest.raises(ValueError, match=f"expected a name such as {near}"):
         named_zone(name)
+
+
+class Clockwatcher:
+    """Strict FIFO that notes the time and what its view calls it."""
+
+    wants_idle = True
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, datetime]] = []
+
+    def select(self, view: Any) -> list[int]:
+        view.wake_at(view.now_ms + MS_PER_H)
+        self.seen.append((view.now_ms, view.clock.at(view.now_ms)))
+        return StrictFifo().select(view)
+
+
+class ActingClockwatcher(Clockwatcher):
+    def decide(self, view: Any) -> list[Any]:
+        self.seen.append((view.now_ms, view.facility.clock.at(view.now_ms)))
+        return [Start(job) for job in self.select(view)]
+
+
+@pytest.mark.parametrize("policy", [Clockwatcher, ActingClockwatcher])
+def test_policies_see_the_clock_on_the_wall_of_the_site(policy: Any, tmp_path: Path) -> None:
+    """A run that begins at half past seven, over the night that has no hour from 2 to 3."""
+    changes = around("America/Chicago", "2018-03-11", start="2018-03-10T07:30", duration="2 d")
+    mine = policy()
+    simulate(
+        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), policies={"main": mine}
+    )
+    zone = ZoneInfo("America/Chicago")
+    start = datetime(2018, 3, 10, 7, 30, tzinfo=zone).astimezone(UTC)
+    assert len(mine.seen) > 40
+    for now_ms, seen in mine.seen:
+        expected = (start + timedelta(milliseconds=now_ms)).astimezone(zone)
+        assert (seen, seen.hour) == (expected, expected.hour)
