@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 if TYPE_CHECKING:
     # In the order of the README, as `dir` and the reference have them

@@ -24,6 +24,7 @@ from diploee.cli.app import application
 from diploee.cli.helped import EXAMPLES
 from diploee.files.places import shipped
 from diploee.scenario import Scenario
+from diploee.version import full_version
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]
 NEVER = {"numpy.f2py", "pandas", "pyarrow.dataset", "scipy.linalg", "vl_convert",
@@ -210,9 +211,8 @@ def test_reference_of_commands_holds_every_command_and_option() -> None:
 
 
 def test_version_is_that_of_the_package() -> None:
-    import diploee
 
-    assert call("--version") == Ended(0, f"diploee {diploee.__version__}\n", "")
+    assert call("--version") == Ended(0, f"diploee {full_version()}\n", "")
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
