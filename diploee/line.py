@@ -25,7 +25,7 @@ from diploee.facility import Block, Stage
 from diploee.facility.base import POWER, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
 from diploee.inputs import Inputs
-from diploee.loads.base import Load, OpenLoad, open_loads
+from diploee.loads.base import Load, OpenLoad, open_loads, refuse_overfull
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
@@ -257,6 +257,7 @@ class Line:
             n_threads=n_threads,
             block_intervals=block_intervals,
         ):
+            refuse_overfull(self.further, power, self.scenario)
             whole = device_block(power, self.model.facility)
             for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
                 block = whole.part(begin_ms, min(begin_ms + most_ms, whole.end_ms))

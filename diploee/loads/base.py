@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from diploee.facility.base import (
 )
 from diploee.loads.services.banks import Bank
 from diploee.power import Segments
+from diploee.power.blocks import PowerBlock
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.tables import concat
@@ -74,6 +75,9 @@ class Load(Protocol):
 OpenLoad = Callable[[Scenario, Any, ProfileLibrary], Load]
 """Opens a load with the settled scenario, the `Inputs` and the library of the loads before it."""
 
+WHOLE = 1e-6
+"""Nodes by which a mean may be more than those that stand: rounding."""
+
 _ATTRIBUTES = ("columns", "library", "profile_ids", "ac_profiles", "banks")
 _METHODS = ("between", "values", "metrics")
 
@@ -109,6 +113,26 @@ def open_loads(
 
 def _error(name: str, text: str) -> WorkloadError:
     return WorkloadError(f"load {name}{text}")
+
+
+def refuse_overfull(loads: Iterable[Load], power: PowerBlock, scenario: Scenario) -> None:
+    """Refuse loads from outside that take nodes of a pool which jobs or others hold already."""
+    outside = [type(load._load).__name__ for load in loads if isinstance(load, _OutsideLoad)]
+    if not outside:
+        return
+    standing = power.standing_nodes
+    for k, (name, pool) in enumerate(scenario.facility.pools.items()):
+        n_nodes = np.full(power.n_intervals, pool.n_nodes) if standing is None else standing[k]
+        busy = power.mean_busy_nodes[k]
+        worst = int(np.argmax(busy - n_nodes))
+        if busy[worst] > n_nodes[worst] + WHOLE:
+            at = scenario.clock.wall.at(power.t0_ms + worst * power.dt_ms)
+            raise _error(
+                ", ".join(outside),
+                f": with it {busy[worst]:,.6g} nodes of pool '{name}' are busy at "
+                f"{at:%Y-%m-%d %H:%M}, of {n_nodes[worst]:,.6g}; jobs and services do not know of "
+                "it: give it a pool of its own, or fewer jobs or more nodes to this one",
+            )
 
 
 class _OutsideLoad:

@@ -17,6 +17,7 @@ from diploee.columns import Column
 from diploee.errors import InputError
 from diploee.loads.services.banks import Bank, BankLoad
 from diploee.profiles.flat import flat_profile
+from diploee.scenario.loading import scenario_from_dict
 
 RACKS = Column("racks", "1", "facility", "mean", None, "racks that take a backup")
 N_RACKS, RACK_W = 3, 700.0
@@ -51,7 +52,8 @@ class Racks(BankLoad):
 
 
 def run(tmp_path: Path, *loads: Any) -> Any:
-    scenario = tiny_scenario({"duration": "6 h"})
+    few_jobs = {"duration": "6 h", "streams.training.target_utilization": 0.02}
+    scenario = tiny_scenario(few_jobs)
     return simulate(
         scenario, tmp_path / f"run-{len(loads)}", library=tiny_library(), loads=list(loads),
         engine="compiled",
@@ -152,3 +154,36 @@ def test_loads_that_can_not_be_opened_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(words)}"):
         run(tmp_path, *loads)
+
+
+FULL = {"duration": "6 h", "streams.training.target_utilization": 0.98}
+
+
+def test_own_load_that_takes_nodes_of_jobs_is_refused_with_when_and_how_many(
+    tmp_path: Path,
+) -> None:
+    """Twelve nodes, nearly all of which jobs hold: three more do not fit beside them."""
+    alone = simulate(tiny_scenario(FULL), tmp_path / "alone", library=tiny_library())
+    busy = alone.facility()["utilization"] * 12
+    assert busy.max() > 12 - N_RACKS
+    with pytest.raises(InputError) as caught:
+        simulate(tiny_scenario(FULL), tmp_path / "run", library=tiny_library(), loads=[Racks])
+    at = f"{busy.idxmax():%Y-%m-%d %H:%M}"
+    words = f"load Racks: with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main' are busy at {at}"
+    assert str(caught.value).startswith(f"{words}, of 12;")
+    assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_own_load_in_a_pool_of_its_own_leaves_jobs_as_they_are(tmp_path: Path) -> None:
+    data = tiny_scenario(FULL).model_dump(mode="json")
+    pools = data["facility"]["pools"]
+    pools["racks"] = {**pools["main"], "n_nodes": N_RACKS}
+    scenario = scenario_from_dict(data)
+    in_second = type("Racks", (Racks,), {"change": banked("pool_id", lambda _: 1)})
+    own = simulate(scenario, tmp_path / "own", library=tiny_library(), loads=[in_second])
+    alone = simulate(scenario, tmp_path / "alone", library=tiny_library())
+    assert own.facility()["utilization"].max() <= 1
+    added_w = own.facility()["it_power_w"] - alone.facility()["it_power_w"]
+    idle_w = scenario.facility.node_type_of("main").idle_power_w
+    np.testing.assert_allclose(added_w, N_RACKS * (RACK_W - idle_w), atol=0.01)
+    assert own.jobs()["start_time"].equals(alone.jobs()["start_time"])
