@@ -45,7 +45,8 @@ class RunView:
         self.stages = tuple(metric for metric in run.stage_metrics if metric.key not in known)
         self.declared = (*declared, *self.stages)
         blocks = {f"{spec.kind}." for spec in run.scenario.facility.stages}
-        self.of_stages = blocks | {f"{m.key.partition('.')[0]}." for m in run.stage_metrics}
+        blocks |= {f"{metric.key.partition('.')[0]}." for metric in run.stage_metrics}
+        self.of_stages = blocks - {"measures."}  # which are of the whole site
 
     def metric(self, key: str) -> Metric | None:
         """Return the metric of a key, in the page's unit."""

@@ -148,11 +148,13 @@ def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float,
 
 
 def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
-    """Return the charts of a run with a point of interconnection.
+    """Return the charts of a run with a point of interconnection; none of any other.
 
     They are of the whole facility: a pool has no cooling plant or power factor of its own.
     """
     stored = run.run.series().check()
+    if POI not in stored:
+        return []
     with_role = [c for c in run.run.columns if c.role is not None and c.name in stored]
     taken_off = [column.name for column in with_role if column.role in TAKEN_OFF]
     parts = {c.name: _words(c) for c in with_role if c.sign > 0}
