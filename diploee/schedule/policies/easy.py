@@ -122,7 +122,11 @@ class FifoSpec(SchedulerSpec):
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst(EstimatingSpec):
-    """The shortest estimate first, ties in the order of submission; the head blocks the queue."""
+    """The shortest estimate first, ties in the order of submission; the head blocks the queue.
+
+    The mean wait is least where all jobs are equally wide; a short wide head that blocks the others
+    can make it longer than that of FIFO.
+    """
 
     order: ClassVar[str] = "sjf"
     depth: ClassVar[int] = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from diploee.schedule.acting_engine import ActingEngine
 from diploee.schedule.actions import Start
 from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.context import Context, JobTable
+from diploee.schedule.policies.easy import ShortestJobFirst
 from diploee.schedule.policy import has_twin
 from diploee.schedule.schedule import NEVER_MS, Engine
 from diploee.schedule.simpy_engine import SimpyCluster
@@ -356,3 +358,27 @@ def test_waits_and_ends_follow_from_the_starts(engine: Engine) -> None:
     assert schedule.end_ms.tolist() == [60, 120, NEVER_MS]  # the planned end, past the horizon
     assert schedule.mean_utilization(2) == 0.5
     assert queued_at(schedule, schedule.jobs.submit_ms) == [0, 1, 2]
+
+
+class InOrder:
+    """Starts jobs in an order of its own; the head blocks."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self.order = order
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        waiting = [job for job in self.order if job in view.queue]
+        return waiting[:1] if view.free_nodes == view.n_nodes else []
+
+
+def test_shortest_first_waits_least_where_all_jobs_are_equally_wide() -> None:
+    jobs = job_table([0] * 5, [4] * 5, [70, 20, 50, 10, 40])
+    waits = [sum(start_ms(jobs, 4, InOrder(order))) for order in permutations(range(5))]
+    assert sum(start_ms(jobs, 4, ShortestJobFirst())) == min(waits) < max(waits)
+
+
+def test_shortest_first_is_no_bound_of_the_wait_where_a_short_wide_job_blocks_the_others() -> None:
+    """Of four nodes two run; the wide job waits for all, and the narrow one for it."""
+    jobs = job_table([0, 1, 1], [2, 2, 4], [10, 5, 1])
+    assert start_ms(jobs, 4, StrictFifo()) == [0, 1, 10]
+    assert start_ms(jobs, 4, ShortestJobFirst()) == [0, 11, 10]
