@@ -225,8 +225,7 @@ def _other_boundaries(
             yield (
                 f"{who} have another boundary than device power ({boundary}) and pass the ac_power "
                 f"of nodes '{node_type}' as devices do: supplies and fans that they hold count "
-                f"twice; if it is the nodes' AC power, import them with --boundary "
-                f"'{NODE_AC_POWER}'"
+                "twice; if it is the nodes' AC power, import them with --boundary node_ac"
             )
         else:
             known = PLUS_CONSTANT in boundary

@@ -24,6 +24,17 @@ NODE_DC_POWER = "node DC power, what its power supplies give out"
 PLUS_CONSTANT = "plus a constant"
 UNKNOWN_BOUNDARY = "unknown: what the power includes was not given on import"
 
+Boundary = Literal["devices", "gpus", "cpus", "node_ac", "node_dc"]
+BOUNDARIES: dict[Boundary | None, str] = {
+    "devices": DEVICE_POWER,
+    "gpus": GPU_POWER,
+    "cpus": CPU_POWER,
+    "node_ac": NODE_AC_POWER,
+    "node_dc": NODE_DC_POWER,
+    None: UNKNOWN_BOUNDARY,
+}
+"""What the power of a profile includes, by the name that users give on import."""
+
 
 def check_argument(name: str, value: float | None, least: float, most: float) -> None:
     """Raise `ProfileError` unless a number that was given lies from `least` to `most`."""

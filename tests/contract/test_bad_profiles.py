@@ -233,7 +233,7 @@ def test_given_facts_about_a_table_are_shown(tmp_path: Path) -> None:
     table.write_text("t_s,power_w\n0,1\n0.1,2\n", "utf-8")
     library = tmp_path / "library"
     arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", library)
-    told = ("--boundary", "node AC input", "--averaging-s", 0.1, "--sampling-s", 0.05)
+    told = ("--boundary", "node_ac", "--averaging-s", 0.1, "--sampling-s", 0.05)
     assert call("profiles", "import", *arguments, *told, "--id", "told").code == 0
     assert call("profiles", "import", *arguments, "--id", "untold").code == 0
     shown = {
@@ -242,7 +242,7 @@ def test_given_facts_about_a_table_are_shown(tmp_path: Path) -> None:
         ).out
         for name in ("told", "untold")
     }
-    assert "boundary  node AC input" in shown["told"]
+    assert "boundary  node AC power, power supplies and fans included" in shown["told"]
     assert "every 0.05 s, averaged over 0.1 s, bandwidth 2.5 Hz" in shown["told"]
     assert "boundary  unknown: " in shown["untold"]
     assert "every 0.1 s, averaged over unknown times, bandwidth 0.44 Hz" in shown["untold"]

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from diploee.model import MAX_NODES, MAX_POWER_W, Choices, default, documented, unset
+from diploee.profiles.profile import Boundary
 from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
 Side = Literal["ac", "dc"]
@@ -108,8 +109,9 @@ class PlainOptions(_Averaged):
     """Options of `import_plain`."""
 
     n_nodes: Nodes = Field(description="Nodes of the job.")
-    power_boundary: str | None = unset(
-        "Boundary of the power, such as 'node AC input'; else unknown."
+    power_boundary: Boundary | None = unset(
+        "What the power includes: devices (GPUs and CPU packages), gpus or cpus alone, node_ac (at "
+        "the AC input, supplies and fans included), node_dc; else unknown."
     )
     sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = unset(
         "Interval of the original readings in s; the table's step by default."

@@ -35,7 +35,7 @@ from diploee.importers.power_logs.curves import (
 from diploee.importers.power_logs.guard import GAP_INTERVALS, HELD, UNTIMED, Account, Log
 from diploee.importers.power_logs.options import PlainOptions
 from diploee.profiles.meters import known_meter
-from diploee.profiles.profile import PLUS_CONSTANT, UNKNOWN_BOUNDARY, PowerProfile
+from diploee.profiles.profile import BOUNDARIES, PLUS_CONSTANT, Boundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
@@ -340,11 +340,10 @@ def _unit_w(sheet: Sheet, name: str, stated: str | None) -> float:
     )
 
 
-def _boundary(stated: str | None, add_w: float) -> str:
-    measured = UNKNOWN_BOUNDARY if stated is None else stated
+def _boundary(stated: Boundary | None, add_w: float) -> str:
     if add_w == 0:
-        return measured
-    return f"{measured}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed"
+        return BOUNDARIES[stated]
+    return f"{BOUNDARIES[stated]}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed"
 
 
 def _given_hz(given_hz: float | None, interval_s: float) -> float | None:

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import call
 
 from diploee.errors import InputError, LogFormatError, ProfileError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
@@ -16,7 +17,7 @@ from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.metrics.bands import profile_support
 from diploee.profiles import known_meter
-from diploee.profiles.profile import UNKNOWN_BOUNDARY
+from diploee.profiles.profile import BOUNDARIES, DEVICE_POWER, UNKNOWN_BOUNDARY
 from diploee.textio import sheets
 
 
@@ -67,11 +68,11 @@ def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
     told = load(
         csv(tmp_path, "t_s,power_w\n0,1\n0.1,2"),
         averaging_window_s=0.0,
-        power_boundary="node AC input",
+        power_boundary="node_ac",
         sampling_interval_s=0.05,
         bandwidth_hz=4.0,
     ).provenance
-    assert (told.power_boundary, told.notes) == ("node AC input", "")
+    assert (told.power_boundary, told.notes) == (BOUNDARIES["node_ac"], "")
     assert (told.sampling_interval_s, told.bandwidth_hz) == (0.05, 4.0)
     assert profile_support([told]).trusted_hz == pytest.approx(3.2)
 
@@ -100,9 +101,9 @@ def test_two_columns_that_differ_from_the_name_in_case_are_refused(tmp_path):
 
 def test_a_constant_is_added_per_node_and_named(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,100\n1,200\n")
-    profile = load(path, n_nodes=2, add_w=50.0, power_boundary="GPUs")
+    profile = load(path, n_nodes=2, add_w=50.0, power_boundary="gpus")
     np.testing.assert_array_equal(profile.power_w, [200, 300])
-    words = "GPUs, plus a constant 50 W per node, which is assumed"
+    words = f"{BOUNDARIES['gpus']}, plus a constant 50 W per node, which is assumed"
     assert profile.provenance.power_boundary == words
 
 
@@ -355,3 +356,30 @@ def test_another_step_keeps_the_energy_of_an_even_table_to_its_end(tmp_path):
     rows = "\n".join(f"{t},{100 + t}" for t in range(60))
     path = csv(tmp_path, f"t_s,power_w\n{rows}\n")
     assert load(path, step_ms=100).energy_j == pytest.approx(load(path).energy_j, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "boundary", "another"),
+    [
+        ("devices", "device power: GPUs and CPU packages", False),
+        ("gpus", "GPU power only", True),
+        ("node_ac", "node AC power", True),
+    ],
+)
+def test_boundary_of_a_table_is_one_of_those_that_help_lists(tmp_path, name, boundary, another):
+    found = load(csv(tmp_path, "t_s,power_w\n0,1\n1,2"), power_boundary=name).provenance
+    assert found.power_boundary.startswith(boundary)
+    assert (found.power_boundary != DEVICE_POWER) == another
+    told = call("profiles", "import", "plain", "--help").out
+    assert all(each in told for each in ("devices", "gpus", "cpus", "node_ac", "node_dc"))
+
+
+def test_boundary_in_other_words_is_refused_in_one_line(tmp_path):
+    path = csv(tmp_path, "t_s,power_w\n0,1\n1,2")
+    ended = call(
+        *("profiles", "import", "plain", path, "--workload", "w", "--out", tmp_path / "library"),
+        *("--nodes", 2, "--boundary", "device power"),
+    )
+    assert ended.code == 2
+    assert "'device power'" in ended.err and "node_ac" in ended.err
+    assert "Traceback" not in ended.err
