@@ -20,6 +20,10 @@ FEW = 0.05
 """Rows that are fewer than this part of all and lie further off than `STRAY_GAP_MS` are strays."""
 
 
+NAIVE = "time stamps without a zone, taken as UTC"
+NAIVE_AS_LOCAL = "time stamps without a zone, taken as local time of the site"
+
+
 def believed_span(
     times: Int64Array, weights: Float64Array | Int64Array, gap: int
 ) -> tuple[int, int] | None:
@@ -51,10 +55,14 @@ class ImportCounts(Brief):
             found = {cause: n for cause, n in getattr(self, what).items() if n}
             object.__setattr__(self, what, found)
 
-    def by_cause(self, of: str = "") -> dict[str, int]:
-        """Return what was left out, changed or noted, by cause and whose it is."""
+    def by_cause(self, of: str = "", as_local: bool = False) -> dict[str, int]:
+        """Return what was left out, changed or noted, by cause and whose it is.
+
+        `as_local`: stamps without a zone were then played as local time of the site.
+        """
+        names = {NAIVE: NAIVE_AS_LOCAL} if as_local else {}
         return {
-            f"{of}{what} on import: {cause}": n
+            f"{of}{what} on import: {names.get(cause, cause)}": n
             for what in ("dropped", "repaired", "noted")
             for cause, n in getattr(self, what).items()
         }

@@ -13,6 +13,7 @@ import pyarrow as pa
 from diploee.clock import MISSING, Zone, zone_of
 from diploee.errors import Brief
 from diploee.importers.registry import FileFormat
+from diploee.loads.import_counts import NAIVE
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.model import unset
 from diploee.scenario.log_replay import GpusPerNode, LogReading
@@ -258,7 +259,7 @@ def stamps_ms(
         return found, {**facts, "utc_offset_min": offset_min, "time_zone": zone.name}
     most = max(offsets, key=offsets.__getitem__, default=0)
     if n_naive:
-        noted["time stamps without a zone, taken as UTC"] = n_naive
+        noted[NAIVE] = n_naive
     return found, {**facts, "utc_offset_min": most, "is_naive": n_naive > sum(offsets.values())}
 
 

@@ -26,6 +26,7 @@ from diploee.importers.request_traces.rows import (
     rows_of,
 )
 from diploee.loads.import_counts import (
+    NAIVE,
     NOT_BELIEVED,
     STRAY,
     STRAY_GAP_MS,
@@ -166,7 +167,7 @@ class _TraceTotals:
             self._n_kept,
             self._dropped,
             self._repaired,
-            {"time stamps without a zone, taken as UTC": self._n_naive}
+            {NAIVE: self._n_naive}
             | (self._rules.counting.noted(self._n_kept) if self._rules.counting else {}),
         )
         if not self._n_kept:

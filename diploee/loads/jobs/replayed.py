@@ -53,10 +53,10 @@ class ReplayedJobs(JobSource):
         assert spec.replay is not None
         super().__init__(spec, frame)
         self.spec, self._log = spec.replay, log
-        self.counts |= log.counts.by_cause()
         is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant
+        self.counts |= log.counts.by_cause(as_local=self._by_wall and log.is_naive)
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
         # Numbers of rules, then of profiles given by job, then of idle power
         self._idle = len(self.spec.rules) + len(self._profile_ids)

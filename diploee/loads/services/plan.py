@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diploee.clock import UTC_ZONE
 from diploee.errors import WorkloadError
 from diploee.loads.jobs.rates import bisect_rising
 from diploee.loads.services.capacity import Capacity, reserve_nodes, service_capacity
@@ -68,9 +69,11 @@ class ServicePlanner:
             spec = spec.model_copy(update={"services": services})
         self.spec, self.name = spec, name
         self.counts: dict[str, int] = {}
-        for key in spec.replays(name):
+        for key, replay in spec.replays(name).items():
             of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
-            self.counts |= inputs.traces[key].counts.by_cause(of_service)
+            trace = inputs.traces[key]
+            as_local = replay.tile == "week" and trace.zone == UTC_ZONE
+            self.counts |= trace.counts.by_cause(of_service, as_local)
         self.pool_id = list(pools).index(spec.pool)
         self.latency = [inputs.curves[name, service].latency for service in spec.services]
         self.caps = [_cap(service, events_ms) for service in spec.services.values()]

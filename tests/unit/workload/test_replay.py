@@ -142,6 +142,31 @@ def test_a_log_by_date_plays_at_its_own_date(tmp_path: Path) -> None:
     assert run.scenario.sha256() == scenario.sha256()
 
 
+@pytest.mark.parametrize(
+    ("align", "stamps", "words"),
+    [
+        ("date", "", "taken as local time of the site"),
+        ("weekday", "", "taken as local time of the site"),
+        ("start", "", "taken as UTC"),
+        ("date", "+00:00", None),
+    ],
+)
+def test_note_on_stamps_without_a_zone_says_how_they_were_played(
+    tmp_path: Path, align: str, stamps: str, words: str | None
+) -> None:
+    """Nine in the morning of the log is nine at the site, five hours behind UTC, or four there."""
+    at = [f"2023-03-{day}T09:00:00{stamps}" for day in ("06", "07", "13")]
+    text = "\n".join(["submitted,started,run_s,nodes", *(f"{t},{t},600,2" for t in at)])
+    (tmp_path / "jobs.csv").write_text(text)
+    changes = {"start": "2023-03-06", "duration": "1 d", "facility.utc_offset": "-05:00"}
+    workload = replayed(tmp_path, changes, align=align)
+    hour = {("start", ""): 0, ("date", "+00:00"): 4}.get((align, stamps), 9)
+    assert workload.jobs.submit_ms[0] == hour * 3_600_000
+    found = [cause for cause in workload.matches[0].counts if "without a zone" in cause]
+    expected = f"noted on import: time stamps without a zone, {words}"
+    assert found == ([] if words is None else [expected])
+
+
 def test_jobs_too_wide_or_without_a_rule_are_an_error_dropped_or_clipped(tmp_path: Path) -> None:
     write_log(tmp_path, [(0, 0, 600, 2), (1, 0, 600, 40)])
     with pytest.raises(InputError, match=r"need up to 40 nodes, pool 'main' has 12; set too_wide"):
