@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -52,7 +53,8 @@ class ProgressBars(Progress):
             TimeRemainingColumn(),
             TextColumn("{task.fields[text]}"),
         )
-        with RichProgress(*columns, console=self._console) as progress:
+        # The time left by all that was done, not by the last half minute of it.
+        with RichProgress(*columns, console=self._console, speed_estimate_period=inf) as progress:
             task = progress.add_task(name, total=None, text="")
 
             def update(fraction: float, text: str) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +159,8 @@ def run_sweep(
                 with uninterrupted():
                     summary = write(failed)
         n_computed = sum(task.run in results for task in tasks)
-        ensemble = write_ensemble(store, sweep, runs, results)
+        with stage("statistics", progress):
+            ensemble = write_ensemble(store, sweep, runs, results)
     warned = counted((result.warnings for result in results.values()), len(results), "run")
     return SweepResult(target, runs, summary, failed, n_computed, ensemble, warned)
 
@@ -183,7 +182,7 @@ def _do(
     if not tasks:
         return
     cost, done = {task.run: task.cost for task in tasks}, 0.0
-    whole, n_failed, started_s = sum(cost.values()), 0, time.monotonic()
+    whole, n_failed = sum(cost.values()), 0
     with stage("sweep", progress) as update:
         update(0.0, f"{n_runs - len(tasks):,}/{n_runs:,} runs")
         for outcome in outcomes:
@@ -191,11 +190,8 @@ def _do(
             done += cost[outcome.run]
             n_failed += bool(outcome.error)
             failed = f", {n_failed:,} failed" if n_failed else ""
-            # If the runs to come cost what those done did.
-            left_s = (time.monotonic() - started_s) * (whole / done - 1)
-            left = f", about {timedelta(seconds=round(left_s))} left" if left_s >= 1 else ""
             n_ended = n_runs - len(tasks) + len(ended)
-            update(done / whole, f"{n_ended:,}/{n_runs:,} runs{failed}{left}")
+            update(done / whole, f"{n_ended:,}/{n_runs:,} runs{failed}")
 
 
 @stage("forecast")
