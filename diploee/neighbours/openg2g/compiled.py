@@ -1,8 +1,9 @@
 """Data compiled for specs, and their cache: `InferenceData`, `LogisticModelStore`.
 
 The one are power traces and latency mixtures, the other logistic fits of power, latency and
-throughput. A folder ``<data>/<hash of what it is made from>/<kind>/`` has a few files and
-`_manifest.json`, and appears whole or not at all.
+throughput. A folder ``<data>/<spec.cache_hash()>/<kind>/`` has a few files and `_manifest.json`,
+and appears whole or not at all; with other parameters than the default ones it has their hash in
+its name.
 """
 
 from __future__ import annotations
@@ -122,10 +123,18 @@ class CompiledData(Brief, ABC, Generic[M]):
 
     @classmethod
     def generate(
-        cls, specs: Sequence[InferenceModelSpec], source: BenchmarkSource, params: Any = None
+        cls,
+        specs: Sequence[InferenceModelSpec],
+        source: BenchmarkSource | None = None,
+        params: Any = None,
+        **changed: Any,
     ) -> Self:
-        """Compile the data of specs, whose labels differ, from where they were measured."""
-        params = params or cls.default_params
+        """Compile the data of specs, whose labels differ, from where they were measured.
+
+        That is the ML.ENERGY benchmark on the hub where no source is given. Some parameters may be
+        `changed`, by their names, such as ``dt_s=0.1``.
+        """
+        params, source = cls._params(params, changed), source or MlEnergySource()
         models = {}
         for spec in (_with_batch_sizes(spec, source) for spec in specs):
             runs = source.read(spec, traces=cls.needs_traces)
@@ -142,11 +151,11 @@ class CompiledData(Brief, ABC, Generic[M]):
         return cls(models, params)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of what it is made from>/<kind>/``."""
+        """Write every model to ``<data_dir>/<spec.cache_hash()>/<kind>/``."""
         kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *self.names))
         for model in self.models.values():
             manifest = {
-                "made_from": self._made_from(model.spec, self.params),
+                "made_from": model.spec.data_fields() | self._how(self.params),
                 "details": model.details,
                 "diploee_version": full_version(),
             }
@@ -192,11 +201,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         benchmark on the hub. Some parameters may be `changed`, by their names.
         """
         _check_labels(specs)
-        params = params or cls.default_params
-        if changed and params is None:
-            raise InputError(f"{cls.__name__} has no parameters, found {one_of(changed)}")
-        if changed:
-            params = type(params)(**{**params.model_dump(), **changed})
+        params = cls._params(params, changed)
         found: dict[str, M] = {}
         for asked in specs:
             given = source
@@ -214,13 +219,24 @@ class CompiledData(Brief, ABC, Generic[M]):
         return cls(found, params)
 
     @classmethod
-    def _made_from(cls, spec: InferenceModelSpec, params: Any) -> dict[str, Any]:
+    def _params(cls, params: Any, changed: Mapping[str, Any]) -> Any:
+        params = params or cls.default_params
+        if changed and params is None:
+            raise InputError(f"{cls.__name__} has no parameters, found {one_of(changed)}")
+        return type(params)(**{**params.model_dump(), **changed}) if changed else params
+
+    @classmethod
+    def _how(cls, params: Any) -> dict[str, Any]:
+        """Return what else than a spec the data follow from."""
         how = {} if params is None else params.model_dump(mode="json")
-        return {"schema_version": cls.schema_version, **spec.data_fields(), **how}
+        return {"schema_version": cls.schema_version, **how}
 
     @classmethod
     def _place(cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any) -> Path:
-        return Path(data_dir) / content_hash(cls._made_from(spec, params)) / cls.kind
+        how = cls._how(params)
+        usual = how == {**cls._how(cls.default_params), "schema_version": 1}
+        name = cls.kind if usual else f"{cls.kind}-{content_hash(how)[:8]}"
+        return Path(data_dir) / spec.cache_hash() / name
 
     @classmethod
     def _find(

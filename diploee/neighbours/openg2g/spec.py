@@ -138,7 +138,8 @@ class InferenceModelSpec(Model):
         """Return the name of the spec's folder in a cache: 16 digits over `data_fields`.
 
         The label, the deadline and the feasible batch sizes change no compiled data and are left
-        out, as is the order of batch sizes.
+        out, as is the order of batch sizes. Where a spec names no batch sizes, the folder is that
+        of the spec with those that were found, ``InferenceData.ensure(...)[label].spec``.
         """
         return content_hash(self.data_fields())
 

@@ -18,8 +18,10 @@ from diploee.errors import InputError
 from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
+    InferenceModelSpec,
     ITLMixtureModel,
     LogisticModelStore,
+    compiled,
 )
 from diploee.neighbours.openg2g.compiled import MANIFEST
 from diploee.neighbours.openg2g.sources import LeaderboardSource, ResultsSource
@@ -105,10 +107,10 @@ def test_second_call_reads_what_the_first_one_compiled(data_dir, results):
     assert fits["Tiny"] == LogisticModelStore.load(data_dir, [SPEC])["Tiny"]
 
 
-def test_artifacts_lie_under_the_hash_of_what_they_are_made_from(data_dir, results):
+def test_artifacts_lie_in_the_folder_that_the_cache_hash_of_their_spec_names(data_dir, results):
     InferenceData.ensure(data_dir, [SPEC], results)
     LogisticModelStore.ensure(data_dir, [SPEC], results)
-    data, fits = (str(place_of(kind)) for kind in (InferenceData, LogisticModelStore))
+    data, fits = (f"{SPEC.cache_hash()}/{kind}" for kind in ("inference_data", "logistic_models"))
     found = {str(path.relative_to(data_dir)) for path in data_dir.rglob("*") if path.is_file()}
     assert found == {
         f"{data}/_manifest.json",
@@ -129,6 +131,20 @@ def test_changed_parameters_compile_anew(data_dir, results):
     assert same(fine, InferenceData.load(data_dir, [SPEC]))
     with pytest.raises(InputError, match=r"cached inference_data is not there for these"):
         InferenceData.load(data_dir, [SPEC], InferenceDataParams(dt_s=0.2))
+
+
+def test_folder_of_a_spec_without_batch_sizes_is_that_of_the_sizes_found(data_dir, results):
+    all_sizes = InferenceModelSpec(**SPEC.model_dump(exclude={"batch_sizes"}))
+    found = InferenceData.ensure(data_dir, [all_sizes], results)["Tiny"].spec
+    assert found.batch_sizes == (8, 64)
+    assert [path.name for path in data_dir.iterdir()] == [found.cache_hash()]
+
+
+def test_generate_takes_parameters_by_name_and_no_source_as_openg2g_does(results, monkeypatch):
+    monkeypatch.setattr(compiled, "MlEnergySource", lambda: results)
+    coarse = InferenceData.generate([SPEC], dt_s=0.5)
+    assert same(coarse, InferenceData.generate([SPEC], results, InferenceDataParams(dt_s=0.5)))
+    assert coarse["Tiny"].dt_s == 0.5
 
 
 def test_changed_source_data_compile_anew(tmp_path, data_dir):
