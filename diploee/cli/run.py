@@ -147,7 +147,16 @@ def run_command(
         print_result(content)
     elif show:
         show_run(result, [*resolved.limits, *(limits or ())])
+        changed = SPAN & {each.partition("=")[0].strip() for each in set_ or ()}
+        if changed and any(stream.replay is None for stream in resolved.streams.values()):
+            typer.echo(
+                f"note: {' and '.join(sorted(changed))} changed: another span draws other jobs, so "
+                "its peak may be above or below that of the same days in the scenario's own span"
+            )
 
+
+SPAN = {"start", "duration"}
+"""Keys of the time that a run spans."""
 
 AT_MOST_MIN = 10.0
 """A run that is checked against limits takes so long at most [min], where nobody says."""
