@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from diploee.drawing.charts import GRID, INK, MUTED, Array, Chart, Panel
+from diploee.drawing.engine import converted
 from diploee.drawing.vega import Json, config, milliseconds, panel_spec
 from diploee.drawing.words import alt_text, caption
 
@@ -147,10 +148,8 @@ class Figures:
 @cache
 def _program() -> str:
     """Return the script of Vega, which takes a second or two to put together."""
-    import vl_convert
-
-    program: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return program.replace("</script", "<\\/script")  # which would end its element
+    (program,) = converted("javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})])
+    return program.decode().replace("</script", "<\\/script")  # which would end its element
 
 
 def _json(content: Any) -> str:

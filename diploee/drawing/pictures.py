@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from diploee.drawing.charts import Chart
+from diploee.drawing.engine import converted
 from diploee.drawing.page import Figures
 from diploee.drawing.vega import chart_spec
 from diploee.drawing.words import alt_text
@@ -34,10 +35,11 @@ def write_pictures(
     They appear with the results that they join; `option` names the folder in errors.
     """
     places = [folder / f"{name}.{kind}" for name in charts]
+    drawn = _drawn(charts.values(), kind)
     with writing(force, joins=joins) as files:
         paths = [files.file(place, option=option) for place in places]
-        for path, chart in zip(paths, charts.values(), strict=True):
-            path.write_bytes(_drawn(chart, kind))
+        for path, content in zip(paths, drawn, strict=True):
+            path.write_bytes(content)
     return places
 
 
@@ -48,7 +50,7 @@ def write_picture(
     kind = place.suffix.lower().lstrip(".")
     if kind not in {"png", "svg", "html"}:
         raise InputError(f"{place}: a picture's name ends in .png, .svg or .html")
-    content = Figures().page(chart).encode() if kind == "html" else _drawn(chart, kind)
+    content = Figures().page(chart).encode() if kind == "html" else _drawn([chart], kind)[0]
     with whole_file(place, force, joins=joins) as path:
         path.write_bytes(content)
 
@@ -79,17 +81,19 @@ class Picture(Brief):
         }
 
     def _repr_png_(self) -> bytes:
-        return _drawn(self.chart, "png")
+        return _drawn([self.chart], "png")[0]
 
 
-def _drawn(chart: Chart, kind: str) -> bytes:
-    import vl_convert
-
-    spec = chart_spec(chart)
+def _drawn(charts: Iterable[Chart], kind: str) -> list[bytes]:
+    specs = [chart_spec(chart) for chart in charts]
     if kind == "png":
-        return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))
-    svg = str(vl_convert.vegalite_to_svg(spec))
-    # Their numbers go on from one picture of the process to the next.
+        return converted("vegalite_to_png", [((spec,), {"scale": SCALE}) for spec in specs])
+    return [_renumbered(svg) for svg in converted("vegalite_to_svg", [((s,), {}) for s in specs])]
+
+
+def _renumbered(content: bytes) -> bytes:
+    """Return a picture whose parts are numbered from 0, not on from that before it."""
+    svg = content.decode()
     ids = dict.fromkeys(re.findall(r'id="((?:clip|gradient_)\d+)"', svg))
     for k, old in enumerate(ids):
         svg = svg.replace(f'id="{old}"', f'id="part{k}"').replace(f"url(#{old})", f"url(#part{k})")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.drawing.charts import Chart
+from diploee.drawing.engine import DrawingError
 from diploee.drawing.page import POLICY, Figures
 from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
@@ -168,7 +169,7 @@ def write_report(
     InputError
         If the folders are not usable, or a place is taken or a part of what is read.
     OutputError
-        If a file can't be written; none is then.
+        If a file can't be written; none is then, but the page where its pictures can't be drawn.
     """
     places = [Path(folder) for folder in folders]
     # What must never be replaced: all of a sweep, the files of a run.
@@ -178,11 +179,16 @@ def write_report(
     with writing(force, inputs) as files:
         page = files.file(out, replaces=is_report)
         page.write_text(report_page(report), encoding="utf-8")
-        written = [Path(out)]
-        if png is not None:
-            written += write_pictures(report, Path(png), "png", joins=files)
-        if svg is not None:
-            written += write_pictures(report, Path(svg), "svg", joins=files)
+        written, failed = [Path(out)], None
+        try:
+            if png is not None:
+                written += write_pictures(report, Path(png), "png", joins=files)
+            if svg is not None:
+                written += write_pictures(report, Path(svg), "svg", joins=files)
+        except DrawingError as error:
+            failed = error
+    if failed is not None:
+        raise DrawingError(f"{failed}; {out} is written, with all figures") from failed
     return written
 
 
