@@ -8,10 +8,11 @@ keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool are in `
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf, isfinite, isnan
+from math import inf, isnan
 from numbers import Real
 from typing import Any, Literal, NoReturn
 
@@ -136,7 +137,7 @@ def check_declared(
                 f"gives metric '{one_line(str(key))}', which it does not declare "
                 f"(declared: {declared}); add it to its metrics"
             )
-        if value is not None and not (isinstance(value, Real) and isfinite(value)):
+        if value is not None and not (isinstance(value, Real) and abs(value) <= sys.float_info.max):
             refuse(f"gives {one_line(shown(value))} for '{key}', expected a finite number or None")
 
 

@@ -508,6 +508,10 @@ class Registry(Mapping[str, F]):
 
     def register(self, known: F) -> None:
         """Add a format, which is tried before those that there are."""
+        if isinstance(known, type) or not isinstance(getattr(known, "name", None), str):
+            raise InputError(
+                f"{self._what} {self._noun}s are objects with a name, found {shown(known)}"
+            )
         if known.name in self._formats:
             raise InputError(
                 f"{self._what} {self._noun} '{known.name}' is known already; rename it"

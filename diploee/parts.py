@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 from pydantic import Field
 
-from diploee.errors import InputError, WorkloadError, did_you_mean, one_of
+from diploee.errors import InputError, WorkloadError, did_you_mean, one_of, shown
 from diploee.facility import Block
 from diploee.files import writing
 from diploee.inputs import load_inputs
@@ -418,6 +418,10 @@ def _size(facility: Facility, level: Level) -> int:
     return size
 
 
+MAX_DIGITS = 18
+"""Of the number of a part; no site has one beyond."""
+
+
 @documented
 class Span(Choices):
     """Parts of a site, over a span of a run."""
@@ -437,11 +441,11 @@ class Span(Choices):
         """Level and number of ``rack:17``; no number for all of a level."""
         name, colon, number = self.of.partition(":")
         for level in LEVELS:
-            if name == level and colon == ":" * number.isdecimal():
+            if name == level and colon == ":" * number.isdecimal() and len(number) <= MAX_DIGITS:
                 return level, int(number) if number else None
         raise InputError(
-            f"--of: found '{self.of}', expected {one_of(LEVELS)}, or one of them by its number "
-            f"from 0, as rack:17{did_you_mean(name, LEVELS)}"
+            f"--of: found {shown(self.of)}, expected {one_of(LEVELS)}, or one of them by its "
+            f"number from 0, as rack:17{did_you_mean(name, LEVELS)}"
         )
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from heapq import heappop, heappush
+from numbers import Real
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from diploee.columns import catalogue, find_column
-from diploee.errors import InputError, RunTooLongError
+from diploee.errors import InputError, RunTooLongError, one_line, one_of, shown
 from diploee.facility import Stage
-from diploee.facility.base import POWER, interpolated_s
+from diploee.facility.base import POWER, interpolated_s, naming
 from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line, Sink
@@ -70,6 +71,7 @@ from diploee.schedule import Policy
 from diploee.schedule.context import DRAW_MS, Controller
 from diploee.schedule.schedule import Engine
 from diploee.site import flexible_controller, open_stages, rated_w, settle
+from diploee.tables import MAX_SIZE
 from diploee.units import MS_PER_DAY, W_PER_MW
 
 
@@ -161,6 +163,11 @@ def simulate(
     OutputError
         If the folder can't be written; nothing is kept then.
     """
+    _check_lists(loads=loads, stages=stages, sinks=sinks, limits=limits)
+    _check_given(sinks, limits, policies, engine)
+    _check_numbers(
+        window_days=window_days, n_threads=n_threads, at_most_s=at_most_s, at_most_mb=at_most_mb
+    )
     watch = Stopwatch(progress or Progress())
     limits = [*limits_of(scenario), *limits]
     scenario = at_needed_step(scenario, stages, limits)
@@ -213,8 +220,11 @@ def simulate(
             for block in line.written(line.blocks(windows, n_threads), at_step):
                 block = taken.causes.by_load(block) if by_load else block
                 with watch.lap("files and metrics"):
-                    for sink in (*taken.sinks, *sinks):
+                    for sink in taken.sinks:
                         sink.add(block)
+                    for sink in sinks:
+                        with naming(sink, "add", _sink_error):
+                            sink.add(block)
         found = taken.metrics_found(watch)
         manifest = _manifest(line, inputs, engine, found)
         if own:
@@ -245,6 +255,45 @@ def simulate(
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
     return open_run(new.place)
+
+
+def _check_lists(**given: object) -> None:
+    """Refuse one object where a list is expected."""
+    for name, value in given.items():
+        if not isinstance(value, tuple | list):
+            raise InputError(f"{name}: expected a list, found {one_line(shown(value))}")
+
+
+def _check_numbers(**given: object) -> None:
+    """Refuse what is no number from 0 on; None leaves it open."""
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, Real) and 0 <= value <= MAX_SIZE):
+            found = one_line(shown(value))
+            raise InputError(f"{name}: expected a number from 0 on, or None, found {found}")
+
+
+def _check_given(
+    sinks: Iterable[object], limits: Iterable[object], policies: object, engine: object
+) -> None:
+    """Refuse objects of the user's that a run can't use."""
+    for sink in sinks:
+        if isinstance(sink, type) or not callable(getattr(sink, "add", None)):
+            found = one_line(shown(sink))
+            raise InputError(f"sinks: expected objects with a method add(block), found {found}")
+    for each in limits:
+        if not isinstance(each, Limits):
+            found = one_line(shown(each))
+            raise InputError(f"limits: expected Limits, as load_limits gives, found {found}")
+    if not isinstance(policies, Mapping | None):
+        found = one_line(shown(policies))
+        raise InputError(f"policies: expected a policy by name of its pool, found {found}")
+    if engine not in get_args(Engine):
+        found = one_line(shown(engine))
+        raise InputError(f"engine: expected {one_of(get_args(Engine))}, found {found}")
+
+
+def _sink_error(text: str) -> InputError:
+    return InputError(f"sinks: a sink{text}")
 
 
 class _Taken:

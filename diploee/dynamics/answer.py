@@ -34,6 +34,7 @@ from diploee.outputs import Run
 from diploee.outputs.load_parts import LoadParts, summed
 from diploee.outputs.sections import Figure, Section, Table
 from diploee.outputs.words import pattern_for
+from diploee.progress import report, stage
 from diploee.scenario.ride_through import RideThrough
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
@@ -159,10 +160,13 @@ class Answer(Brief):
     @cached_property
     def verdicts(self) -> dict[str, list[Verdict]]:
         """The verdicts by curve, of every case."""
-        return {
-            name: [verdict(of, self.event, c.voltage, c.course, c.answering()) for c in self.cases]
-            for name, of in CURVES.items()
-        }
+        found: dict[str, list[Verdict]] = {}
+        for k, (name, of) in enumerate(CURVES.items()):
+            report(0.5 + 0.5 * k / len(CURVES), name)
+            found[name] = [
+                verdict(of, self.event, c.voltage, c.course, c.answering()) for c in self.cases
+            ]
+        return found
 
     def table(self) -> pa.Table:
         """Return each block's power over time, linear between rows, for every case."""
@@ -240,6 +244,8 @@ class Answer(Brief):
 
 VERDICTS = "Ride-through curves"
 """Title of the table of verdicts."""
+MAX_DIPS = 20
+"""Dips that tables show one by one."""
 DIGITS = 3
 """Of powers and times in words: settings and the load are not known better."""
 
@@ -284,6 +290,8 @@ def _by_dip(case: Case) -> Iterator[Figure]:
         key = (dip, f"{block.name}: {what}")
         sums[key] = sums.get(key, 0.0) + mw
     for (dip, item), mw in sorted(sums.items(), key=lambda of: of[0][0]):
+        if dip > MAX_DIPS:  # --out and --json have all
+            break
         yield Figure(item, mw, "MW", quantity=f"Dip {dip}" if dip else "Before", pattern=form)
 
 
@@ -319,6 +327,7 @@ def _alone(case: Case) -> Iterator[Figure]:
             yield Figure(name, "; ".join(texts) or "stays on", quantity=block)
 
 
+@stage("ride-through")
 def ride_through(
     run: Run,
     event: Event | str = SHIPPED,
@@ -354,7 +363,9 @@ def ride_through(
         )
     load = _Load(run)
     cases = []
-    for label, row in load.instants(at):
+    instants = list(load.instants(at))
+    for k, (label, row) in enumerate(instants):
+        report(0.5 * k / len(instants), label)
         for residual in event.residuals or (None,):
             voltage = event.voltage(residual)
             blocks = tuple(load.blocks(row, settings, voltage.time_s[-1] + AFTER_S))
@@ -383,7 +394,9 @@ def ride_through(
     ]
     if carried_s is not None and longest_s > carried_s:
         notes.insert(0, f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s")
-    return Answer(event, tuple(cases), tuple(notes))
+    answer = Answer(event, tuple(cases), tuple(notes))
+    _ = answer.verdicts  # while its bar is shown
+    return answer
 
 
 def longest_away_s(case: Case) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from math import inf, isfinite
 from typing import Any
@@ -177,17 +178,25 @@ class Course(Brief):
 
     def last_below(self, level: float, first_s: float, end_s: float) -> float:
         """Return the last time before `end_s` at which less than a level of the power is drawn."""
-        without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
-        low, high = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
+        low, high = self.fraction
         starts_s, ends_s = self.time_s.reshape(-1, 2).T
         level -= 1e-9
-        found = (starts_s < end_s) & (ends_s > first_s) & (np.minimum(low, high) < level)
-        if not found.any():
+        first = int(np.searchsorted(ends_s, first_s, "right"))
+        stop = int(np.searchsorted(starts_s, end_s, "left"))
+        found = np.flatnonzero(np.minimum(low[first:stop], high[first:stop]) < level)
+        if not found.size:
             return first_s
-        k = int(np.flatnonzero(found)[-1])
+        k = first + int(found[-1])
         a, b = starts_s[k], ends_s[k]
         at = b if high[k] < level else a + (level - low[k]) / (high[k] - low[k]) * (b - a)
         return float(min(max(at, first_s), end_s))
+
+    @cached_property
+    def fraction(self) -> Float64Array:
+        """The part of the power that is drawn at both ends of each piece, shape (2, n)."""
+        without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
+        both: Float64Array = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
+        return both
 
 
 VERDICT_WORDS = ("not met", "inconclusive", "met", "not required")

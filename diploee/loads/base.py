@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from diploee.power import Segments
 from diploee.power.blocks import PowerBlock
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.tables import concat
+from diploee.tables import MAX_SIZE, concat
 
 
 class Load(Protocol):
@@ -95,6 +96,8 @@ def open_loads(
     `columns` are declared before them, and `blocks` those of ``metrics.json`` that have an owner.
     """
     taken = {column.name for column in columns}
+    if not isinstance(loads, tuple | list):
+        raise WorkloadError(f"loads: found {one_line(shown(loads))}, expected a list of classes")
     for i, open_load in enumerate(loads):
         if not callable(open_load):
             found = f"an object of {type(open_load).__name__}"
@@ -177,6 +180,24 @@ class _OutsideLoad:
                 f"{len(self.library)} profiles; extend it by those that it plays"
             )
         self.banks = load.banks
+        if not isinstance(self.banks, tuple | list) or not all(
+            isinstance(bank, Bank) for bank in self.banks
+        ):
+            raise self._error(f": banks must be a list of Bank, found {shown(self.banks)}")
+        for of in (bank.of for bank in self.banks):
+            if not isinstance(getattr(of, "stream", None), str) or (
+                getattr(of, "pool", None) not in self._nodes
+            ):
+                raise self._error(
+                    ": what a bank is 'of' needs stream, a text, and pool, one of "
+                    f"{one_of(self._nodes)}"
+                )
+            with naming(load, "mean_replicas", self._error):
+                mean = of.mean_replicas(0, scenario.horizon_ms)
+            if not isinstance(mean, Real) or not 0 <= mean <= MAX_SIZE:
+                raise self._error(
+                    f": mean_replicas must return a number from 0 on, found {one_line(shown(mean))}"
+                )
         of_banks = (bank.segments(None, None) for bank in self.banks)
         self._check_segments(concat([Segments.empty(), *of_banks]))
 

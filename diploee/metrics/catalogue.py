@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diploee.annexes import annex
 from diploee.clock import WallClock
-from diploee.errors import Brief
+from diploee.errors import Brief, InputError, one_line, shown
 from diploee.facility import STAGES
 from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
@@ -52,6 +52,15 @@ class RunMeasure(Brief):
     metrics: tuple[Metric, ...]  # with keys below the block
     # Its result: values by what follows the block in their keys
     open: Callable[[WallClock], Measure]
+
+    def __post_init__(self) -> None:
+        declared = isinstance(self.metrics, tuple | list)
+        if not (declared and all(isinstance(metric, Metric) for metric in self.metrics)):
+            found = one_line(shown(self.metrics))
+            raise InputError(f"measure {self.name}: metrics must be a tuple of Metric, not {found}")
+        if not callable(self.open):
+            found = one_line(shown(self.open))
+            raise InputError(f"measure {self.name}: open must be a class or function, not {found}")
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")

@@ -17,8 +17,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from diploee.columns import Columns, as_entries
-from diploee.errors import InputError
+from diploee.errors import InputError, one_line, shown
 from diploee.files import FolderKind
 from diploee.loads.jobs import StreamClass, StreamMatch
 from diploee.loads.services.curves import Curves
@@ -183,9 +185,16 @@ def _profile_entries(library: ProfileLibrary, used: Iterable[int]) -> dict[str, 
 
 def write_json(path: Path, content: dict[str, Any]) -> str:
     """Write JSON with a line per key, and return its SHA-256."""
-    data = f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode()
+    data = f"{json.dumps(content, indent=2, ensure_ascii=False, default=_plain)}\n".encode()
     path.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
+
+
+def _plain(value: object) -> Any:
+    """Return a number of numpy's as Python's; refuse what JSON can't hold."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputError(f"a result is {one_line(shown(value))}, expected numbers, text or lists")
 
 
 def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -78,12 +80,23 @@ def _connect(address: str) -> Any:
     for name in _LOGGERS:  # what goes wrong is said by one line of ours
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
+        # A client that was made and did not connect complains when Python ends.
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own has a loop already
+            thread.submit(lambda: asyncio.run(_shake_hands(address))).result()
         return Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, TimeoutError) as error:
+    except Exception as error:  # whatever answers there may send anything
         raise InputError(
             f"--dask {address}: no Dask scheduler answers there within {CONNECT_TIMEOUT_S} s; "
             "start one with 'dask scheduler' and give its address, such as tcp://10.0.0.1:8786"
         ) from error
+
+
+async def _shake_hands(address: str) -> None:
+    """Connect as Dask's own processes do, and part again."""
+    from distributed.comm import connect
+
+    comm = await connect(address, timeout=CONNECT_TIMEOUT_S)
+    await comm.close()
 
 
 def _wait_for_workers(client: Any, address: str) -> None:

@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,3 +141,24 @@ def test_dask_address_without_an_answer_is_one_line(tmp_path: Path, library_fold
     (line,) = stderr.splitlines()
     assert line.startswith(f"diploee: --dask {address}: no Dask scheduler answers there within")
     assert not (tmp_path / "out").exists()
+
+
+def test_dask_address_where_something_else_answers_is_one_line(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    """It answers each connection with a line that is no message of Dask's."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with suppress(OSError):  # until the server is closed
+                while True:
+                    with server.accept()[0] as other:
+                        other.sendall(b"HTTP/1.1 400 Bad Request, said at length\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        options = ("--out", tmp_path / "out", "--profiles", library_folder, "--quiet")
+        process = start("sweep", sweep_file(tmp_path, {}), "--dask", address, *options)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    (line,) = stderr.splitlines()
+    assert line.startswith(f"diploee: --dask {address}: no Dask scheduler answers there within")

@@ -18,6 +18,7 @@ from diploee.errors import InputError
 from diploee.loads.services.banks import Bank, BankLoad
 from diploee.profiles.flat import flat_profile
 from diploee.scenario.loading import scenario_from_dict
+from diploee.schedule import StrictFifo
 
 RACKS = Column("racks", "1", "facility", "mean", None, "racks that take a backup")
 N_RACKS, RACK_W = 3, 700.0
@@ -105,6 +106,14 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (sets("library", LIBRARY), "profile_ids has 4, expected indices into its library of 4 prof"),
     (sets("library", None), "library must be library.extended([...]) of the one that it is opened"),
     (banked("n_nodes", lambda n: n + 10), "13 nodes of pool 'main' at once, which has 12"),
+    (banked("weight", lambda _: 2.0), "weight has shape () of float64, expected (6,) of numbers"),
+    (banked("weight", lambda w: w[:3]), "weight has shape (3,) of float64, expected (6,)"),
+    (banked("weight", lambda _: ["a"] * 6), "weight has shape (6,) of <U1, expected (6,)"),
+    (banked("n_nodes", lambda n: n + 0.5), "n_nodes has shape (6,) of float64, expected (6,) of"),
+    (banked("of", lambda _: object()), "what a bank is 'of' needs stream, a text, and pool"),
+    (sets("mean_replicas", lambda *_: "three"), "mean_replicas must return a number from 0 on"),
+    (sets("mean_replicas", lambda *_: 1 / 0), "mean_replicas raised ZeroDivisionError"),
+    (sets("banks", ["x"]), "banks must be a list of Bank, found a list of 1"),
     (banked("weight", lambda w: w * np.nan), "segments with weight nan, expected finite numbers"),
     (
         lambda load: setattr(load, "between", later(load, 24 * 3_600_000)),
@@ -136,7 +145,7 @@ def test_mistake_in_own_load_gives_one_line_that_names_it(
     tmp_path: Path, mistake: Callable[[Any], object], words: str
 ) -> None:
     wrong = type("Racks", (Racks,), {"change": mistake})
-    with pytest.raises(InputError, match=rf"^load Racks:? {re.escape(words)}") as caught:
+    with pytest.raises(InputError, match=rf"^(load Racks|Bank):? {re.escape(words)}") as caught:
         run(tmp_path, wrong)
     assert "\n" not in str(caught.value)
 
@@ -187,3 +196,38 @@ def test_own_load_in_a_pool_of_its_own_leaves_jobs_as_they_are(tmp_path: Path) -
     idle_w = scenario.facility.node_type_of("main").idle_power_w
     np.testing.assert_allclose(added_w, N_RACKS * (RACK_W - idle_w), atol=0.01)
     assert own.jobs()["start_time"].equals(alone.jobs()["start_time"])
+
+
+def test_bank_takes_lists_as_it_takes_arrays(tmp_path: Path) -> None:
+    of_lists = type("Racks", (Racks,), {"change": banked("weight", lambda w: w.tolist())})
+    found, expected = (run(tmp_path / str(k), load) for k, load in enumerate((of_lists, Racks)))
+    assert found.facility().equals(expected.facility())
+
+
+class Adds:
+    def add(self, block: Any) -> None:
+        raise ValueError("no room")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"loads": Racks}, "loads: expected a list, found"),
+        ({"stages": object()}, "stages: expected a list, found"),
+        ({"policies": [StrictFifo()]}, "policies: expected a policy by name of its pool, found a"),
+        ({"sinks": [object()]}, r"sinks: expected objects with a method add\(block\), found"),
+        ({"sinks": [Adds]}, r"sinks: expected objects with a method add\(block\), found"),
+        ({"sinks": [Adds()]}, "sinks: a sink: add raised ValueError: no room"),
+        ({"limits": ["example"]}, "limits: expected Limits, as load_limits gives, found 'example'"),
+        ({"window_days": float("nan")}, "window_days: expected a number from 0 on, or None"),
+        ({"engine": "fast"}, "engine: expected 'simpy', 'compiled', found 'fast'"),
+    ],
+)
+def test_object_that_a_run_can_not_use_is_refused_in_one_line(
+    tmp_path: Path, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{words}") as caught:
+        simulate(
+            tiny_scenario({"duration": "6 h"}), tmp_path / "r", library=tiny_library(), **given
+        )
+    assert "\n" not in str(caught.value) and not (tmp_path / "r").exists()

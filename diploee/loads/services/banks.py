@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from diploee.columns import Columns
-from diploee.errors import Brief
+from diploee.errors import Brief, WorkloadError
 from diploee.facility.base import Block, Values
 from diploee.jit import njit
 from diploee.loads.services.curves import PowerCurve, PowerSample
@@ -121,6 +121,25 @@ class Bank(Brief):
     # all, and the busy ones, if absent
     first: Int64Array | None = None
     n_playing: Int64Array | None = None
+
+    def __post_init__(self) -> None:
+        """Take arrays of any kind of numbers, if they are as long as the pieces."""
+        n = np.size(self.edges_ms) - 1
+        for name in ("pool_id", "edges_ms", "n_nodes", "weight", "profile_id", "offset_ms"):
+            kinds = "iuf" if name == "weight" else "iu"
+            try:
+                values = np.asarray(getattr(self, name))
+            except ValueError:  # rows of several lengths
+                values = np.array(None)
+            expected = {"pool_id": (), "edges_ms": (n + 1,)}.get(name, (n,))
+            if values.dtype.kind not in kinds or values.shape != expected:
+                numbers = "numbers" if "f" in kinds else "whole numbers"
+                raise WorkloadError(
+                    f"Bank: {name} has shape {values.shape} of {values.dtype}, expected "
+                    f"{expected} of {numbers}: one for each piece between edges"
+                )
+            if name != "pool_id":
+                object.__setattr__(self, name, values)
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
         """Return the segments that start in a span of time, as `BankLoad.between` says."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +17,12 @@ from command_line import call
 
 from diploee.dynamics import EVENTS, Site, ride_through
 from diploee.dynamics import answer as answer_module
+from diploee.dynamics.curves import Course
 from diploee.dynamics.events import load_event
 from diploee.dynamics.machine import Voltage
 from diploee.errors import InputError
 from diploee.outputs import Run
+from diploee.progress import Progress, Update, watched_by
 from diploee.scenario.ride_through import RideThrough
 
 POI = {
@@ -329,3 +333,37 @@ def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
     assert "Load through nerc_2024_07_10" in page.read_text("utf-8")
     bare = tiny_run(tmp_path / "bare", {"duration": "1 h"})
     assert "ride-through" not in [s.id for s in bare.sections()]
+
+
+def test_last_time_below_a_level_is_that_of_a_look_at_every_piece() -> None:
+    rng = np.random.default_rng(5)
+    edges = np.cumsum(rng.uniform(0.1, 2.0, 200))
+    times = np.column_stack([edges[:-1], edges[1:]]).ravel()
+    rising = np.sort(rng.uniform(0.0, 1.0, (2, times.size // 2, 2)), axis=2)  # jumps fall
+    power = rising.reshape(2, -1)
+    course = Course(times, power, np.ones_like(power))
+    fine_s = np.linspace(edges[0], edges[-1], 400_001)
+    drawn = np.interp(fine_s, times + np.tile([1e-9, -1e-9], times.size // 2), power.mean(axis=0))
+    for first, end in np.sort(rng.uniform(edges[0], edges[-1], (30, 2)), axis=1):
+        inside = (fine_s >= first) & (fine_s < end) & (drawn < 0.3)
+        expected = fine_s[inside].max() if inside.any() else first
+        assert course.last_below(0.3, first, end) == pytest.approx(expected, abs=2e-3)
+
+
+def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run: Run, tmp_path: Path) -> None:
+    dips = [f"{t},{pu}" for k in range(60) for t, pu in ((k + 1, 0.1), (k + 1.4, 1.0))]
+    (tmp_path / "dips.csv").write_text("\n".join(["t_s,voltage_pu", "0,1.0", *dips]))
+    bars: list[str] = []
+
+    class Bars(Progress):
+        @contextmanager
+        def stage(self, name: str) -> Iterator[Update]:
+            yield lambda _, text: bars.append(text)
+
+    settings = {"it": RideThrough(preset="perc1")}
+    with watched_by(Bars()):
+        found = ride_through(run, str(tmp_path / "dips.csv"), settings=settings)
+    assert found.cases[0].name in bars and len(bars) > len(found.verdicts)
+    (table,) = [t for t in found.section().tables if t.title.startswith("By block and dip")]
+    assert 0 < len(table.heads) <= answer_module.MAX_DIPS + 1
+    assert len({dip for _, _, dip, _ in found.cases[0].moves()}) > answer_module.MAX_DIPS

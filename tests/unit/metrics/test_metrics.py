@@ -144,3 +144,16 @@ def test_measure_from_outside_that_lacks_something_is_refused_by_name(
     with pytest.raises(InputError, match=f"^measure 'own':? {words}") as caught:
         GridMetrics(1_000, datetime(2018, 1, 1), rated_power_w=1e6).added()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "open_", "words"),
+    [("n", Most, "metrics must be a tuple of Metric"), ((), None, "open must be a class or func")],
+)
+def test_measure_that_is_not_whole_is_refused_where_it_is_made(
+    metrics: Any, open_: Any, words: str
+) -> None:
+    with pytest.raises(InputError, match=f"^measure own: {words}"):
+        RunMeasure("own", metrics, open_)
+    with pytest.raises(InputError, match="measures are objects with a name, found"):
+        MEASURES.register(Most)  # type: ignore[arg-type]

@@ -217,6 +217,7 @@ def test_series_writes_what_power_returns(tmp_path: Path, plain: Run, suffix: st
 @pytest.mark.parametrize(
     ("span", "text"),
     [
+        ({"of": f"rack:{'9' * 5000}"}, "^--of: found 'rack:9999.*, expected"),
         ({"of": "rak:1"}, "^--of: found 'rak:1', expected .*did you mean 'rack'"),
         ({"of": "rack:3"}, "no rack:3; the site has rack:0 to rack:2"),
         ({"of": "rack:x"}, "found 'rack:x'"),
