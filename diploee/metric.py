@@ -125,6 +125,11 @@ def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
     return tuple(found.values())
 
 
+def is_number(value: Any, least: float, most: float) -> bool:
+    """Return whether a value is a real number from one to another, of Python or of numpy."""
+    return isinstance(value, Real) and bool(least <= value <= most)  # type: ignore[operator]
+
+
 def check_declared(
     values: Iterable[tuple[str, Any]], metrics: Iterable[Metric], refuse: Callable[[str], NoReturn]
 ) -> None:
@@ -137,7 +142,7 @@ def check_declared(
                 f"gives metric '{one_line(str(key))}', which it does not declare "
                 f"(declared: {declared}); add it to its metrics"
             )
-        if value is not None and not (isinstance(value, Real) and abs(value) <= sys.float_info.max):
+        if value is not None and not is_number(value, -sys.float_info.max, sys.float_info.max):
             refuse(f"gives {one_line(shown(value))} for '{key}', expected a finite number or None")
 
 

@@ -141,7 +141,7 @@ class _Code:
         """Return whether a module is the user's own: neither installed, nor of Python."""
         top = module.partition(".")[0]
         if top == self._root or top in sys.stdlib_module_names or top == "diploee":
-            return top == self._root
+            return bool(top == self._root)
         place = getattr(sys.modules.get(module), "__file__", None)
         return not (place and any(Path(place).is_relative_to(folder) for folder in _INSTALLED))
 

@@ -10,7 +10,6 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from heapq import heappop, heappush
-from numbers import Real
 from pathlib import Path
 from statistics import median
 from typing import Any, get_args
@@ -31,6 +30,7 @@ from diploee.loads.jobs.source import draw_spans
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
+from diploee.metric import is_number
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
@@ -267,7 +267,7 @@ def _check_lists(**given: object) -> None:
 def _check_numbers(**given: object) -> None:
     """Refuse what is no number from 0 on; None leaves it open."""
     for name, value in given.items():
-        if value is not None and not (isinstance(value, Real) and 0 <= value <= MAX_SIZE):
+        if value is not None and not is_number(value, 0, MAX_SIZE):
             found = one_line(shown(value))
             raise InputError(f"{name}: expected a number from 0 on, or None, found {found}")
 

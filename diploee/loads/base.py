@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from diploee.facility.base import (
     naming,
 )
 from diploee.loads.services.banks import Bank
+from diploee.metric import is_number
 from diploee.power import Segments
 from diploee.power.blocks import PowerBlock
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -194,7 +194,7 @@ class _OutsideLoad:
                 )
             with naming(load, "mean_replicas", self._error):
                 mean = of.mean_replicas(0, scenario.horizon_ms)
-            if not isinstance(mean, Real) or not 0 <= mean <= MAX_SIZE:
+            if not is_number(mean, 0, MAX_SIZE):
                 raise self._error(
                     f": mean_replicas must return a number from 0 on, found {one_line(shown(mean))}"
                 )

@@ -93,9 +93,9 @@ def _connect(address: str) -> Any:
 
 async def _shake_hands(address: str) -> None:
     """Connect as Dask's own processes do, and part again."""
-    from distributed.comm import connect
+    from distributed.comm.core import connect
 
-    comm = await connect(address, timeout=CONNECT_TIMEOUT_S)
+    comm = await connect(address, timeout=CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]
     await comm.close()
 
 
