@@ -33,7 +33,7 @@ BOUNDARIES: dict[Boundary | None, str] = {
     "node_dc": NODE_DC_POWER,
     None: UNKNOWN_BOUNDARY,
 }
-"""What the power of a profile includes, by the name that users give on import."""
+"""Boundaries of the power of a profile, by the names that users give on import."""
 
 
 def check_argument(name: str, value: float | None, least: float, most: float) -> None:

@@ -36,7 +36,7 @@ BY_CHANCE = 0.01
 """Probability that any draw stands out of any metric by chance; it takes more of few runs."""
 
 MANY = 10**6
-"""From so many seeds on Student's and the normal distribution are one."""
+"""Number of seeds from which on Student's and the normal distribution are one."""
 
 N_RESAMPLES = 1_000
 

@@ -56,7 +56,7 @@ REPORTED = """
 for folder in sorted(Path("runs").iterdir()):
     assert diploee.report(folder, f"{folder.name}.html").stat().st_size > 100_000
 """
-"""What every run of the page on Python must bear."""
+"""Check of every run of the page on Python."""
 
 
 @pytest.mark.slow

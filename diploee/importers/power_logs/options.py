@@ -110,7 +110,7 @@ class PlainOptions(_Averaged):
 
     n_nodes: Nodes = Field(description="Nodes of the job.")
     power_boundary: Boundary | None = unset(
-        "What the power includes: devices (GPUs and CPU packages), gpus or cpus alone, node_ac (at "
+        "Boundary of the power: devices (GPUs and CPU packages), gpus or cpus alone, node_ac (at "
         "the AC input, supplies and fans included), node_dc; else unknown."
     )
     sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = unset(

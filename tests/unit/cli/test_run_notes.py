@@ -1,4 +1,4 @@
-"""What `diploee run` says beside its results."""
+"""Notes of `diploee run` beside its results."""
 
 from __future__ import annotations
 
