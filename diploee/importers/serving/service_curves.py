@@ -31,7 +31,7 @@ from diploee.loads.services.power_law import law_curve
 from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
 from diploee.neighbours.openg2g.serving import logistic_curves
 from diploee.profiles import PowerProfile
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.profile import Boundary
 from diploee.profiles.resample import US_PER_MS, EnergyCurve, joint_power_w
 from diploee.scenario import RequestStream, Service
 from diploee.scenario.serving import LatencyMetric, PowerLaw
@@ -84,7 +84,7 @@ def load_curves(
 
 def _service_curves(name: str, service: Service, tokens: float, folder: Path) -> ServiceCurves:
     files = service.power_samples or {}
-    boundary = NODE_AC_POWER if service.power_samples_boundary == "node_ac" else DEVICE_POWER
+    boundary: Boundary = "node_ac" if service.power_samples_boundary == "node_ac" else "devices"
     nodes = service.nodes_per_instance
     samples, read = _read_power_samples(name, files, nodes, folder, boundary)
     if service.logistic is not None:
@@ -261,7 +261,11 @@ def _curve_values(file: CurveFile, column: str) -> Float64Array:
 
 
 def _read_power_samples(
-    name: str, files: Mapping[float, str], n_nodes: int, folder: Path, boundary: str = DEVICE_POWER
+    name: str,
+    files: Mapping[float, str],
+    n_nodes: int,
+    folder: Path,
+    boundary: Boundary = "devices",
 ) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
     """Read the measured samples of a service, as the importer of plain profiles does."""
     samples, read = [], []
