@@ -280,7 +280,7 @@ def _read_power_samples(
     return tuple(samples), tuple(read)
 
 
-def _profile(name: str, path: Path, n_nodes: int, boundary: str) -> PowerProfile:
+def _profile(name: str, path: Path, n_nodes: int, boundary: Boundary) -> PowerProfile:
     profile = import_plain(
         path, workload=name, profile_id=name, n_nodes=n_nodes, power_boundary=boundary
     )
