@@ -13,13 +13,22 @@ Simulate = Callable[[str, tuple[str, ...]], Run]
 
 @dataclass(frozen=True)
 class Check:
-    """A figure, as it was published and as the program gives it."""
+    """A figure, as it was published and as the program gives it.
+
+    Every published figure has a range, fixed before the comparison; one outside says why.
+    """
 
     what: str  # the figure, and of what
     unit: str  # empty where it has none
     published: float | None  # None where the source gives a range alone, or says there is none
     found: float | None  # figure of the program; None where it has none
-    accepted: tuple[float, float] | None = None  # lowest and highest figure; None accepts any
+    accepted: tuple[float, float] | None  # lowest and highest; None where there must be no figure
+    fitted: bool = False  # the program's inputs were fitted to it, or follow from such figures
+    why: str = ""  # reason of one outside its range
+
+    def __post_init__(self) -> None:
+        if self.published is not None and self.accepted is None:
+            raise ValueError(f"{self.what}: a published figure needs an accepted range")
 
     @classmethod
     def near(
@@ -31,20 +40,20 @@ class Check:
         *,
         relative: float = 0.0,
         absolute: float = 0.0,
+        fitted: bool = False,
+        why: str = "",
     ) -> Check:
         """Return one that is accepted within a distance of what was published."""
         if published is None:
-            return cls(what, unit, None, found)
+            return cls(what, unit, None, found, None, fitted, why)
         off = max(abs(published) * relative, absolute)
-        return cls(what, unit, published, found, (published - off, published + off))
+        return cls(what, unit, published, found, (published - off, published + off), fitted, why)
 
     @property
-    def holds(self) -> bool | None:
-        """Whether it is accepted; None where nothing is asked for."""
-        if self.published is None and self.accepted is None:
-            return self.found is None
+    def holds(self) -> bool:
+        """Whether it is accepted."""
         if self.accepted is None:
-            return None
+            return self.found is None
         return self.found is not None and self.accepted[0] <= self.found <= self.accepted[1]
 
     @property

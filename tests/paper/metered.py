@@ -34,6 +34,16 @@ EPRI_NAMEPLATE = 0.57
 """Mean over nameplate of the same sites."""
 GOOGLE_STEP = 0.06
 """Largest 5-minute step over the mean, of five power domains; Google powerdata_2019 (CC BY 4.0)."""
+GOOGLE_STD = 0.03
+"""Standard deviation over the mean of the same domains."""
+FURTHER = {
+    **dict.fromkeys(
+        (("orv3", 2380.0), ("orv3", 2940.0), ("titanium_typ", 2380.0), ("titanium_typ", 2940.0)),
+        "at idle the presets are 1 to 3 points better than the measured supplies",
+    ),
+    ("titanium_typ", 7280.0): "the measured supplies are better than typical ones of their class",
+}
+"""Why the efficiency of a supply at an AC power [W] is outside its range."""
 SITES = ("colocation_10mw_poi", "colocation_10mw_poi_air", "inference_1mw_poi")
 IMMERSED_RATED_W, IMMERSED_IDLE_W = 8 * 700 + 2 * 300, 760.0
 """Rating and idle power of its devices [W]; the idle power is assumed."""
@@ -45,7 +55,9 @@ def node_power() -> Section:
     bnl = _ac_w("air_hgx", np.array([5500.0, 6300]), 6300, 780)
     loads = ("idle", "a light load", "training")
     checks = [
-        Check.near(f"Acme, 8 x A100, {load}: AC power", "W", published, found, relative=0.10)
+        Check.near(
+            f"Acme, 8 x A100, {load}: AC power", "W", published, found, relative=0.10, fitted=True
+        )
         for load, published, found in zip(loads, (1421, 1512, 4851), acme, strict=True)
     ]
     checks += [
@@ -70,10 +82,10 @@ def supply_efficiency() -> Section:
     load = dc_w / installed_w
     own = dict(zip(load.tolist(), SUPPLY_EFFICIENCY.values(), strict=True))
     checks = []
-    for name, supply, accepted in (
-        ("orv3", "orv3", None),
-        ("titanium_typ", "titanium_typ", None),
-        ("its own points", {"kind": "points", "efficiency": own}, 0.5),
+    for name, supply in (
+        ("orv3", "orv3"),
+        ("titanium_typ", "titanium_typ"),
+        ("its own points", {"kind": "points", "efficiency": own}),
     ):
         node = AC_POWER.read({"kind": "dlc", "network_w": 0.0, "supply": supply})
         loss = cast("DlcSpec", node).supply.curve(load)
@@ -86,17 +98,21 @@ def supply_efficiency() -> Section:
             published, given = 100 * measured, 100 * found
             what = f"supply `{name}` at {ac_w / 1e3:g} kW AC"
             checks.append(
-                Check(what, "%", published, given)
-                if accepted is None
-                else Check.near(what, "%", published, given, absolute=accepted)
+                Check.near(
+                    what,
+                    "%",
+                    published,
+                    given,
+                    absolute=0.5,
+                    fitted=isinstance(supply, dict),
+                    why=FURTHER.get((name, ac_w), ""),
+                )
             )
     return Section(
         "Efficiency of power supplies",
         "MLPerf Training v4.0, nodes with 8 x H100, immersed, AC and DC side (Apache-2.0)",
         checks,
-        "At idle the presets are 1 to 3 points better than the measured supplies; in training "
-        "`orv3` is right and `titanium_typ` 1.6 points too low. Give the points of the own "
-        "supplies where idle nodes matter.",
+        "Give the points of the own supplies where idle nodes matter.",
     )
 
 
@@ -119,9 +135,10 @@ def eight_gpu_runs() -> Section:
         energies_mj = [of_class.n_nodes * w * s / 1e6 for s, w in courses]
         swings_w = [figures_of(profile).swing_rms_w for profile in found]
         checks += [
-            Check.near(f"{where}: run time", "s", metered_s, duration_s, absolute=2.0),
-            Check.near(f"{where}: node AC power", "W", metered_w, mean_w, relative=5e-3),
-            Check.near(f"{where}: energy", "MJ", *energies_mj, relative=1e-2),
+            Check.near(f"{where}: run time", "s", metered_s, duration_s, absolute=2.0, fitted=True),
+            Check.near(f"{where}: node AC power", "W", metered_w, mean_w, relative=5e-3,
+                       fitted=True),
+            Check.near(f"{where}: energy", "MJ", *energies_mj, relative=1e-2, fitted=True),
             Check.near(f"{where}: {SWINGS}", "kW", METERED_SWINGS_KW[of_class.n_nodes],
                        float(np.mean(swings_w)) / 1e3, relative=0.15),
         ]  # fmt: skip
@@ -167,13 +184,22 @@ def metered_shapes(simulate: Simulate, seed: int = 0) -> Section:
         "EPRI 2026, metered load shapes, from a secondary source; Google powerdata_2019 (CC BY "
         "4.0), five power domains",
         [
-            Check.near("load factor", "", EPRI_COLOCATION, load_factor, absolute=0.02),
-            Check.near("mean over nameplate", "", EPRI_NAMEPLATE, nameplate, absolute=0.05),
+            Check.near("load factor", "", EPRI_COLOCATION, load_factor, absolute=0.02, fitted=True),
+            Check.near(
+                "mean over nameplate", "", EPRI_NAMEPLATE, nameplate, absolute=0.05, fitted=True
+            ),
             # A campus steps less than one of its domains, but not ten times less.
             Check("largest 5-minute step over the mean", "", None, step, (0.02, GOOGLE_STEP)),
-            Check("standard deviation over the mean", "", 0.03, float(power_mw.std() / mean_mw)),
+            Check.near(
+                "standard deviation over the mean",
+                "",
+                GOOGLE_STD,
+                float(power_mw.std() / mean_mw),
+                relative=0.1,
+                why="Google's domains, which it is of, have a higher load factor as well, "
+                "0.93 to 0.94",
+            ),
         ],
         "The campus is calibrated to the first two figures; its tenants, jobs and hours are "
-        "assumed. Its standard deviation lies above that of Google's domains, whose load factor is "
-        "higher, too.",
+        "assumed.",
     )

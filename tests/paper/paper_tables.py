@@ -37,6 +37,7 @@ class Row:
     found: Found
     relative: float = 0.0
     absolute: float = 0.0
+    fitted: tuple[int, ...] = ()  # levels whose figure inputs were fitted to
 
     def check(self, level: int, metrics: Mapping[str, Any]) -> Check:
         """Return the row at a level [%], with the figure of a run."""
@@ -47,6 +48,7 @@ class Row:
             self.found(metrics),
             relative=self.relative,
             absolute=self.absolute,
+            fitted=level in self.fitted,
         )
 
 
@@ -59,6 +61,7 @@ class Table:
     key: str
     values: Mapping[int, float]
     rows: tuple[Row, ...]
+    remark: str  # what the reader must know to judge them
 
 
 def _of(*path: str) -> Found:
@@ -78,34 +81,40 @@ TABLE_3 = Table(
     {20: 0.2014, 40: 0.4024, 60: 0.6034, 80: 0.8034},  # what the paper's four runs realised
     (
         Row("mean power", "MW", (2.378843, 3.557179, 4.735550, 5.908387),
-            _of("power", "mean_mw"), 0.01),
+            _of("power", "mean_mw"), 0.01, fitted=LEVELS),
         Row("standard deviation of power", "MW", (0.847573, 1.590799, 1.907486, 1.776169),
-            _of("power", "std_mw"), 0.03),
+            _of("power", "std_mw"), 0.03, fitted=LEVELS),
         Row("median power", "MW", (2.218280, 3.265004, 4.686547, 6.996297),
-            _of("power", "median_mw"), 0.02),
+            _of("power", "median_mw"), 0.02, fitted=LEVELS),
         Row("P90 of power", "MW", (3.533244, 6.397111, 7.080573, 7.121904),
-            _of("power", "p90_mw"), 0.03),
+            _of("power", "p90_mw"), 0.03, fitted=LEVELS),
         Row("largest power", "MW", (6.084229, 7.338859, 7.310565, 7.319798),
             _of("power", "max_mw"), 0.05),
         Row("peak to average", "", (2.557642, 2.063112, 1.543763, 1.238883),
             _of("power", "peak_to_average_ratio"), 0.05),
         Row("mean utilization", "", (0.201435, 0.402369, 0.603415, 0.803434),
-            _of("utilization", "mean"), 0.005),
+            _of("utilization", "mean"), 0.005, fitted=LEVELS),
         Row("standard deviation of utilization", "", (0.144696, 0.271408, 0.325421, 0.302917),
-            _of("utilization", "std"), 0.02),
+            _of("utilization", "std"), 0.02, fitted=LEVELS),
         Row("median utilization", "", (0.173944, 0.352817, 0.595070, 0.999296),
-            _of("utilization", "median"), 0.02),
+            _of("utilization", "median"), 0.02, fitted=LEVELS),
         Row("P90 of utilization", "", (0.398592, 0.885915, 1.0, 1.0),
-            _of("utilization", "p90"), 0.04),
+            _of("utilization", "p90"), 0.04, fitted=LEVELS),
         Row("largest utilization", "", (0.844366, 1.0, 1.0, 1.0),
             _of("utilization", "max"), 0.08),
         Row("jobs a day", "", (2_529, 5_059, 7_588, 10_118),
-            _of("jobs", "submitted_per_day"), 0.02),
+            _of("jobs", "submitted_per_day"), 0.02, fitted=LEVELS),
         Row("jobs that queued", "", (0.0, 0.201529, 0.448563, 0.756437),
             _of("jobs", "queued_fraction"), absolute=0.01),
         Row("mean wait of those", "h", (None, 0.594704, 2.580459, 6.539490),
             _of("jobs", "mean_queue_time_queued_h"), 0.05),
     ),
+    "Inputs were fitted to the marked rows: the job mix to mean power and jobs a day, the months "
+    "to rows of spread, the target utilization to what the paper's years realised. Such a row "
+    "shows that one set of inputs meets all of them, not that the program predicts it; extremes "
+    "and queueing were not used. The digits are those of the published analysis; the paper prints "
+    "them rounded, such as 30.29 % for 0.302917 and 6.54 h for 6.539490, which moves none by as "
+    "much as its range is wide.",
 )  # fmt: skip
 
 TABLE_4 = Table(
@@ -117,33 +126,40 @@ TABLE_4 = Table(
         Row("mean power", "MW", (0.256617, 0.392092, 0.527786, 0.663288),
             _of("power", "mean_mw"), 0.02),
         Row("standard deviation of power", "MW", (0.056955, 0.114847, 0.154738, 0.133784),
-            _of("power", "std_mw"), 0.04),
+            _of("power", "std_mw"), 0.04, fitted=LEVELS),
         Row("median power", "MW", (0.241907, 0.361313, 0.492029, 0.683546),
-            _of("power", "median_mw"), 0.03),
+            _of("power", "median_mw"), 0.03, fitted=LEVELS),
         Row("P90 of power", "MW", (0.348936, 0.576043, 0.800468, 0.801125),
-            _of("power", "p90_mw"), 0.02),
+            _of("power", "p90_mw"), 0.02, fitted=LEVELS),
         Row("largest power", "MW", (0.460121, 0.801388, 0.802929, 0.802979),
-            _of("power", "max_mw"), 0.05),
+            _of("power", "max_mw"), 0.05, fitted=(20,)),
         Row("peak to average", "", (1.793024, 2.043875, 1.521314, 1.210604),
-            _of("power", "peak_to_average_ratio"), 0.06),
+            _of("power", "peak_to_average_ratio"), 0.06, fitted=(20,)),
         Row("mean utilization", "", (0.198590, 0.398504, 0.598711, 0.798320),
-            _of("utilization", "mean"), 0.01),
+            _of("utilization", "mean"), 0.01, fitted=LEVELS),
         Row("standard deviation of utilization", "", (0.083830, 0.169672, 0.227767, 0.196823),
-            _of("utilization", "std"), 0.04),
+            _of("utilization", "std"), 0.04, fitted=LEVELS),
         Row("median utilization", "", (0.175439, 0.354386, 0.547368, 0.828070),
-            _of("utilization", "median"), 0.03),
+            _of("utilization", "median"), 0.03, fitted=LEVELS),
         Row("P90 of utilization", "", (0.333333, 0.670175, 1.0, 1.0),
-            _of("utilization", "p90"), 0.02),
+            _of("utilization", "p90"), 0.02, fitted=LEVELS),
         Row("largest utilization", "", (0.498246, 1.0, 1.0, 1.0),
-            _of("utilization", "max"), 0.10),
+            _of("utilization", "max"), 0.10, fitted=(20,)),
         # The fluctuation's own mean over a year scatters by 0.04 %.
         Row("prompts a day", "", (296_862_866, 600_920_676, 931_651_948, 1_416_192_434),
-            _of("requests", "per_day"), 0.002),
+            _of("requests", "per_day"), 0.002, fitted=LEVELS),
         Row("served rate", "1/s", (3434.91, 6954.10, 10485.32, 14010.51),
-            _of("requests", "effective_rps"), 0.01),
+            _of("requests", "effective_rps"), 0.01, fitted=(20, 40, 60)),
         Row("unserved rate", "1/s", (0.0, 0.0, 296.69, 2379.61),
-            _of("requests", "incomplete_rps"), 0.08, absolute=1.0),
+            _of("requests", "incomplete_rps"), 0.08, absolute=1.0, fitted=(60,)),
     ),
+    "Inputs were fitted to the marked rows: the request rate is that of the year, the months were "
+    "fitted to rows of spread, nodes to the medians, the fluctuation to the largest figures at "
+    "20 % and to what is not served at 60 %. Mean power is about 1 % low at every level because of "
+    "the power of a busy node, not because of how many are busy: the curves are the means of the "
+    "published run tables at sustained rates, and were not raised to meet the table. What a busy "
+    "node draws in the paper's years is not published. The paper prints the digits of its analysis "
+    "rounded, such as 10.49 for 10,485.32 requests/s in thousands.",
 )  # fmt: skip
 
 
@@ -201,6 +217,16 @@ NODE_W[DIFFUSION] = {
 STEP_P99_KW = 10.8
 """99th percentile of the changes over one second in a measured Llama-2 run on 16 nodes,
 device power [kW]."""
+FURTHER = {
+    f"{DIFFUSION} on {n_nodes} nodes: spread of run times": "the profiles have the spread of the "
+    "published durations of the logs, which Table 2's runs differ from"
+    for n_nodes in (4, 8, 16)
+} | {
+    f"{LLAMA2} on 16 nodes: P99 of changes over one second": "measured runs step further than the "
+    "reference cycle, whose edges are as long as the driver's averaging window: studies of swings "
+    "faster than about 2 s need measured profiles"
+}
+"""Why a figure is outside its range."""
 EVALUATIONS = {LLAMA2: llama2_evaluations, DIFFUSION: diffusion_evaluations}
 
 
@@ -222,43 +248,43 @@ def run_times_and_power(library: ProfileLibrary) -> Section:
             mean_s, std_s = row.run_time_s
             spread_s, of_spread = float(np.std(times_s, ddof=1)), f"{where}: spread of run times"
             checks += [
-                Check.near(f"{where}: run time", "s", mean_s, float(times_s.mean()), absolute=1.0),
-                Check.near(of_spread, "s", std_s, spread_s, relative=0.05)
-                if workload == LLAMA2
-                else Check(of_spread, "s", std_s, spread_s),
+                Check.near(f"{where}: run time", "s", mean_s, float(times_s.mean()), absolute=1.0,
+                           fitted=True),
+                Check.near(of_spread, "s", std_s, spread_s, relative=0.05,
+                           fitted=workload == LLAMA2, why=FURTHER.get(of_spread, "")),
                 Check.near(f"{where}: evaluations", "", row.evaluations, float(n_found.mean()),
-                           relative=0.05),
-                Check.near(f"{where}: epochs", "", row.epochs, float(epochs.mean()), relative=0.05),
-                Check.near(f"{where}: epoch time", "s", row.epoch_s, epochs_s[-1], relative=0.05),
+                           relative=0.05, fitted=True),
+                Check.near(f"{where}: epochs", "", row.epochs, float(epochs.mean()), relative=0.05,
+                           fitted=True),
+                Check.near(f"{where}: epoch time", "s", row.epoch_s, epochs_s[-1], relative=0.05,
+                           fitted=True),
             ]  # fmt: skip
             if len(epochs_s) > 1:
                 speed_up = SPEED_UPS[workload][len(epochs_s) - 2]
                 now = epochs_s[-2] / epochs_s[-1]
-                checks.append(Check.near(f"{where}: speed-up", "", speed_up, now, relative=0.05))
+                checks.append(Check.near(f"{where}: speed-up", "", speed_up, now, relative=0.05,
+                                         fitted=True))  # fmt: skip
             node_w, kwh = NODE_W[workload][n_nodes], np.mean([p.energy_j for p in profiles]) / 3.6e6
             found_w = sum(p.energy_j for p in profiles) / times_s.sum() / n_nodes
             checks += [
-                Check.near(f"{where}: node power", "W", node_w, float(found_w), relative=5e-3),
+                Check.near(f"{where}: node power", "W", node_w, float(found_w), relative=5e-3,
+                           fitted=True),
                 Check.near(f"{where}: energy of a run", "kWh", n_nodes * node_w * mean_s / 3.6e6,
-                           float(kwh), relative=0.05),
+                           float(kwh), relative=0.05, fitted=True),
             ]  # fmt: skip
     found_kw = np.mean([second_steps_p99_w(library[index]) for index in library.select(LLAMA2, 16)])
+    what = f"{LLAMA2} on 16 nodes: P99 of changes over one second"
     checks.append(
-        Check(f"{LLAMA2} on 16 nodes: P99 of changes over one second", "kW", STEP_P99_KW,
-              float(found_kw) / 1e3)
-    )  # fmt: skip
+        Check.near(what, "kW", STEP_P99_KW, float(found_kw) / 1e3, relative=0.1, why=FURTHER[what])
+    )
     remark = (
         "Run times, mean power and the number of evaluations bind in the synthesis, so that they "
         "must agree; evaluations are counted in the power. Epochs are evaluations times the "
         "samples between them by the benchmark's definition. Epoch times of Stable Diffusion are "
         "run times over epochs. Those of Llama-2 are not: epochs times epoch time leave 1,576, "
         "1,574, 890 and 895 s of the run times. The profiles have their first evaluation then, and "
-        "epoch times are of what follows; the speed-ups, not used for this, agree. Published "
-        "energies are published node power times run time. Spreads of Stable Diffusion are those "
-        "of its published log durations, 10 % from Table 2's. Changes over one second are not "
-        "fitted: measured runs step further than the reference cycle, whose edges are as long as "
-        "the driver's averaging window. Studies of swings faster than about 2 s need measured "
-        "profiles."
+        "epoch times are of what follows; speed-ups follow from them. Published energies are "
+        "published node power times run time."
     )
     return Section(
         "Tables 1 and 2: runs of the profiles",
