@@ -34,6 +34,14 @@ profiles:
 validation *files:
     PYTHONPATH=.:tests python tests/paper/validation.py {{files}}
 
+# The colocation week, from readings of the paper's figures, into the scenarios that share it.
+calendars:
+    PYTHONPATH=.:tests python tests/paper/calendars.py
+
+# docs/SPEED.md, measured anew in a folder: some minutes and 2 GB.
+speed folder:
+    python tests/bench/costs.py {{folder}}
+
 # What a base commit (that of .ci/net.toml) gives and what this tree gives, compared.
 net *base:
     python .ci/net.py {{base}}
