@@ -1,4 +1,4 @@
-"""What runs cost, measured: ``python tests/bench/costs.py FOLDER`` writes docs/SPEED.md.
+"""Costs of runs, measured: ``python tests/bench/costs.py FOLDER`` writes docs/SPEED.md.
 
 All times and sizes of README and docs are links to rows of that page. Each command is a process of
 its own; processor time is that of all its threads, and hardly grows on a machine that others use.
@@ -38,7 +38,7 @@ ROWS = {
     "hours-of-1-gw": ("87 hours of 1 GW at 60 s", _larger(100, "87 h")),
     "native": ("a year of 10 MW at 0.1 s", (*YEAR, "--set", "resolution=0.1 s")),
 }
-"""What is run by its anchor on the page."""
+"""Name and command of each row by its anchor on the page."""
 
 
 def measured(words: tuple[str, ...], out: Path) -> tuple[float, float, float]:
