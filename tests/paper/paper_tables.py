@@ -113,8 +113,8 @@ TABLE_3 = Table(
     "to rows of spread, the target utilization to what the paper's years realised. Such a row "
     "shows that one set of inputs meets all of them, not that the program predicts it; extremes "
     "and queueing were not used. The digits are those of the published analysis; the paper prints "
-    "them rounded, such as 30.29 % for 0.302917 and 6.54 h for 6.539490, which moves none by as "
-    "much as its range is wide.",
+    "them rounded, such as 30.29 % for 0.302917 and 6.54 h for 6.539490 (from notes), which "
+    "moves none by as much as its range is wide.",
 )  # fmt: skip
 
 TABLE_4 = Table(
@@ -159,7 +159,7 @@ TABLE_4 = Table(
     "the power of a busy node, not because of how many are busy: the curves are the means of the "
     "published run tables at sustained rates, and were not raised to meet the table. What a busy "
     "node draws in the paper's years is not published. The paper prints the digits of its analysis "
-    "rounded, such as 10.49 for 10,485.32 requests/s in thousands.",
+    "rounded, such as 10.49 for 10,485.32 requests/s in thousands (from notes).",
 )  # fmt: skip
 
 
