@@ -46,6 +46,6 @@ speed folder:
 net *base:
     python .ci/net.py {{base}}
 
-# Lines, files, public names and imports of each package beside the table in .ci/size.toml.
-size *write:
-    python .ci/size.py {{write}}
+# Syntax nodes of each package beside the budget in .ci/nodes.toml.
+nodes:
+    python .ci/nodes.py
