@@ -27,18 +27,18 @@ from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
 from diploee.power.node_ac import NodeAc
 from diploee.power.segments import ActiveSegments, Segments, node_occupancy, slots_of
 from diploee.power.spectral import (
+    Slices,
     Spectra,
     add_spectra,
     add_spectrally,
     fft_lengths,
-    plays_whole_profile,
     spectra_bytes,
     spectral_cost_s,
 )
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Facility
-from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 Method = Literal["auto", "direct", "spectral"]
@@ -164,9 +164,20 @@ class PowerModel:
         if self.method != "auto" or not sampled:
             return sampled if self.method == "spectral" else []
         sampled.sort(key=lambda index: (-entries[index].duration_ms, index))
-        bytes_of_one = spectra_bytes(1, fft_lengths(sampled, self.library)[1])
+        return sampled[: self._max_spectra(sampled)]
+
+    def _max_spectra(self, profile_ids: Sequence[int]) -> int:
+        """Return the number of transforms that fit the memory."""
+        bytes_of_one = spectra_bytes(1, fft_lengths(profile_ids, self.library)[1])
         bytes_of_one += 0 if self.ac is None else bytes_of_one // 2  # held in single precision
-        return sampled[: MAX_SPECTRA_BYTES // bytes_of_one]
+        return MAX_SPECTRA_BYTES // bytes_of_one
+
+    @cached_property
+    def slices(self) -> Slices:
+        """Slices of the profiles that may be added as spectra."""
+        ids = self.spectral_ids
+        fit = self._max_spectra(ids) if self.method == "auto" and ids else None
+        return Slices.build(ids, self.library, fit)
 
     @property
     def block_intervals(self) -> int:
@@ -211,38 +222,40 @@ class PowerModel:
             return n_nodes.astype(np.float64)
         return n_nodes - node_occupancy(self.absent, n_nodes.size, t0_ms, dt_ms, n_steps)[1]
 
-    def _whole(self, segments: Segments) -> BoolArray:
-        """Return which segments can be added as spectra."""
-        whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
-        whole &= np.isin(segments.profile_id, self.spectral_ids)
+    def _slices_of(self, segments: Segments) -> Int64Array:
+        """Return the kind of the slice as which each segment can be added as a spectrum, or -1."""
+        kind = self.slices.played_by(segments, self.horizon_ms)
         if self.ac is not None:  # a flat profile's AC power is in the weight
-            whole &= ~self.ac.flat[segments.profile_id]
-        return whole
+            kind[self.ac.flat[segments.profile_id]] = -1
+        return kind
 
     def _readings(self, segments: Segments) -> list[Segments]:
         """Return what is added: the devices' power and, where it is modelled, AC power."""
         return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
-        """Decide whether a block adds its whole jobs as spectra, and compute those that lack.
+        """Decide whether a block adds whole slices as spectra, and compute those that lack.
 
         The choice depends on the block's own segments alone, so that it is the same in every run.
         """
         _ = self.tables
         if self.fft_lengths is None:
             return False
-        whole = self._whole(segments)
-        if not whole.any():
+        kind = self._slices_of(segments)
+        played, kind = segments.take(kind >= 0), kind[kind >= 0]
+        if not kind.size:
             return False
-        jobs = segments.take(whole)
         length, end_ms = self.fft_lengths[1], t0_ms + n_steps * self.dt_ms
-        if self.method == "auto" and spectral_cost_s(jobs, length) >= direct_cost_s(
-            jobs, t0_ms, end_ms, self.dt_ms
+        if self.method == "auto" and spectral_cost_s(played, kind, length) >= direct_cost_s(
+            played, t0_ms, end_ms, self.dt_ms
         ):
             return False
-        for reading, kind in zip(self._readings(jobs), (np.complex128, np.complex64), strict=False):
-            indices = np.unique(reading.profile_id).tolist()
-            add_spectra(self._spectra, indices, self.library, length, kind)
+        edges = [table[played.profile_id, kind] for table in self.slices]
+        for reading, precision in zip(
+            self._readings(played), (np.complex128, np.complex64), strict=False
+        ):
+            lacking = set(zip(*(x.tolist() for x in (reading.profile_id, *edges)), strict=True))
+            add_spectra(self._spectra, sorted(lacking), self.library, length, precision)
         return True
 
     def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:
@@ -255,11 +268,18 @@ class PowerModel:
         readings = [np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())]
         direct = segments
         if spectral and self.fft_lengths is not None:
-            whole = self._whole(segments)
-            jobs, direct = segments.take(whole), segments.take(~whole)
-            ac_profile_id = None if self.ac is None else self.ac.ac_profile_id
+            kind = self._slices_of(segments)
+            played, direct = segments.take(kind >= 0), segments.take(kind < 0)
             add_spectrally(
-                jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, readings, ac_profile_id
+                played,
+                kind[kind >= 0],
+                self.slices,
+                self._spectra,
+                self.fft_lengths,
+                self.dt_ms,
+                t0_ms,
+                readings,
+                None if self.ac is None else self.ac.ac_profile_id,
             )
         for added, energy_j in zip(self._readings(direct), readings, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)

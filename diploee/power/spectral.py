@@ -1,9 +1,11 @@
-"""Adding whole jobs in the frequency domain: start impulses per profile, overlap-save.
+"""Adding slices of profiles in the frequency domain: start impulses per slice, overlap-save.
 
-The load of a block is the sum over profiles of the convolution of the profile with the impulses at
-which its jobs start. One transform per profile and one inverse per block do the sum for any number
-of jobs, so that the cost does not grow with the facility. A start between two samples splits its
-impulse linearly over them, which is what differencing the cumulative energy gives as well.
+The load of a block is the sum over slices of the convolution of the slice with the impulses at
+which segments start to play it. A slice is a whole profile, or what a job of another run time plays
+of it: all before the end, its loop, its end. One transform per slice and one inverse per block do
+the sum for any number of segments, so that the cost does not grow with the facility. A start
+between two samples splits its impulse linearly over them, which is what differencing the cumulative
+energy gives as well.
 """
 
 from __future__ import annotations
@@ -12,20 +14,27 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log2
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from diploee.power.segments import Segments
 from diploee.profiles import ProfileLibrary
-from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array
+from diploee.profiles.playing import phases
+from diploee.tables import Float64Array, Int32Array, Int64Array
 from diploee.units import MS_PER_S
 
 FFT_LENGTH = 1 << 18
 """Length of a transform at least; a block is what remains of it beyond the longest profile."""
 
-Spectra = dict[int, npt.NDArray[np.complexfloating[Any, Any]]]
+N_KINDS = 4
+"""Slices of a profile at most."""
+
+Slice = tuple[int, int, int]
+"""Profile by library index, offset and length within it [ms]."""
+
+Spectra = dict[Slice, npt.NDArray[np.complexfloating[Any, Any]]]
 
 NS_PER_POINT = 0.44
 """Cost of a real transform per point and binary order of its length [ns], measured."""
@@ -38,29 +47,81 @@ def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[in
     return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(2 * history))))
 
 
-def spectra_bytes(n_profiles: int, length: int) -> int:
-    """Return the memory of the transforms of n profiles [bytes]."""
-    return n_profiles * (length // 2 + 1) * 16
+def spectra_bytes(n_slices: int, length: int) -> int:
+    """Return the memory of the transforms of n slices [bytes]."""
+    return n_slices * (length // 2 + 1) * 16
 
 
-def spectral_cost_s(segments: Segments, length: int) -> float:
+class Slices(NamedTuple):
+    """Slices of profiles that segments may play as a whole, by library index and kind."""
+
+    # Offset in the profile and length [ms], shape (n, N_KINDS); a length of 0 is no slice
+    offset_ms: Int64Array
+    length_ms: Int64Array
+
+    @classmethod
+    def build(
+        cls, profile_ids: Iterable[int], library: ProfileLibrary, max_slices: int | None
+    ) -> Slices:
+        """Return the longest slices of profiles, no more than `max_slices`."""
+        ranked: list[tuple[int, int, int, int]] = []
+        for index in profile_ids:
+            of = phases(library[index])
+            loop_ms, tail_ms = of.ending_ms - of.steady_ms, of.duration_ms - of.ending_ms
+            edges = ((0, of.duration_ms), (0, of.ending_ms), (of.steady_ms, loop_ms),
+                     (of.ending_ms, tail_ms))  # fmt: skip
+            for kind, (offset_ms, length_ms) in enumerate(edges):
+                if length_ms and (offset_ms, length_ms) not in edges[:kind]:
+                    ranked.append((-length_ms, kind, index, offset_ms))
+        tables = np.zeros((2, len(library.entries), N_KINDS), dtype=np.int64)
+        for minus_length_ms, kind, index, offset_ms in sorted(ranked)[:max_slices]:
+            tables[:, index, kind] = offset_ms, -minus_length_ms
+        return cls(*tables)
+
+    def played_by(self, segments: Segments, horizon_ms: int) -> Int64Array:
+        """Return the kind of the slice that each segment plays to its end, or the run's; else -1.
+
+        Shape (n,).
+        """
+        profile_id, start_ms = segments.profile_id, segments.start_ms
+        kind = np.full(len(segments), -1)
+        for k in reversed(range(N_KINDS)):
+            length_ms = self.length_ms[profile_id, k]
+            kind[
+                (length_ms > 0)
+                & (segments.offset_ms == self.offset_ms[profile_id, k])
+                & (segments.end_ms == np.minimum(start_ms + length_ms, horizon_ms))
+            ] = k
+        return kind
+
+    def at(self, profile_id: int, kind: int) -> tuple[int, int]:
+        """Return offset and length of a slice [ms]."""
+        return int(self.offset_ms[profile_id, kind]), int(self.length_ms[profile_id, kind])
+
+
+def spectral_cost_s(segments: Segments, kind: Int64Array, length: int) -> float:
     """Estimate the time to add segments to one block on one core [s]."""
-    n_impulse_rows = len(np.unique(segments.profile_id)) * len(np.unique(segments.pool_id))
-    return (n_impulse_rows + 1) * length * log2(length) * NS_PER_POINT * 1e-9
+    rows = np.unique((segments.pool_id, segments.profile_id, kind), axis=1)
+    n_transforms = rows.shape[1] + np.unique(segments.pool_id).size
+    return n_transforms * length * log2(length) * NS_PER_POINT * 1e-9
 
 
 def add_spectra(
     spectra: Spectra,
-    profile_ids: Iterable[int],
+    slices: Iterable[Slice],
     library: ProfileLibrary,
     length: int,
     kind: type[np.complexfloating[Any, Any]] = np.complex128,
 ) -> None:
-    """Add the transforms of profiles that lack, in double or single precision."""
-    lacking = [index for index in profile_ids if index not in spectra]
+    """Add the transforms of slices that lack, in double or single precision."""
+    lacking = [one for one in slices if one not in spectra]
 
-    def transform(index: int) -> npt.NDArray[np.complexfloating[Any, Any]]:
-        return np.fft.rfft(library[index].power_w.astype(np.float64), length).astype(kind)
+    def transform(one: Slice) -> npt.NDArray[np.complexfloating[Any, Any]]:
+        index, offset_ms, length_ms = one
+        profile = library[index]
+        first, n_samples = offset_ms // profile.dt_ms, length_ms // profile.dt_ms
+        power_w = profile.power_w[first : first + n_samples]
+        return np.fft.rfft(power_w.astype(np.float64), length).astype(kind)
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         spectra.update(zip(lacking, executor.map(transform, lacking), strict=True))
@@ -68,6 +129,8 @@ def add_spectra(
 
 def add_spectrally(
     segments: Segments,
+    kind: Int64Array,
+    slices: Slices,
     spectra: Spectra,
     lengths: tuple[int, int],
     step_ms: int,
@@ -75,21 +138,22 @@ def add_spectrally(
     readings_j: Sequence[Float64Array],
     ac_profile_id: Int32Array | None = None,
 ) -> None:
-    """Add the energy of segments that each play a whole profile, sampled at the run's interval."""
+    """Add the energy of segments that each play a whole slice, sampled at the run's interval."""
     history, length = lengths
     n_steps = readings_j[0].shape[1]
     origin_ms = t0_ms - history * step_ms
     # A start before the history has ended before the block.
     rows = (segments.start_ms >= origin_ms) & (segments.start_ms < t0_ms + n_steps * step_ms)
-    inside = segments.take(rows)
+    inside, kind = segments.take(rows), kind[rows]
     for pool_id in np.unique(inside.pool_id).tolist():
-        of_pool = inside.take(inside.pool_id == pool_id)
-        # Overlap-save: P(f) = sum over profiles p of D_p(f) S_p(f), with D_p the transform of the
-        # starts of p and S_p that of its power. The transform is circular: the first `history`
+        in_pool = inside.pool_id == pool_id
+        of_pool, played = inside.take(in_pool), inside.profile_id[in_pool] * N_KINDS + kind[in_pool]
+        # Overlap-save: P(f) = sum over slices s of D_s(f) S_s(f), with D_s the transform of the
+        # starts of s and S_s that of its power. The transform is circular: the first `history`
         # values, into which the end of the row wraps, are dropped.
         spectra_of = [np.zeros(length // 2 + 1, dtype=np.complex128) for _ in readings_j]
-        for profile_id in np.unique(of_pool.profile_id).tolist():
-            own = of_pool.profile_id == profile_id
+        for one in np.unique(played).tolist():
+            own, profile_id = played == one, one // N_KINDS
             start_ms, weight = of_pool.start_ms[own], of_pool.weight[own]
             impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
             starts_of = np.fft.rfft(impulses)
@@ -97,7 +161,7 @@ def add_spectrally(
             if ac_profile_id is not None:  # the same starts, another power
                 indices.append(int(ac_profile_id[pool_id, profile_id]))
             for spectrum, index in zip(spectra_of, indices, strict=True):
-                spectrum += starts_of * spectra[index]
+                spectrum += starts_of * spectra[index, *slices.at(profile_id, one % N_KINDS)]
         for energy_j, spectrum in zip(readings_j, spectra_of, strict=True):
             power_w = np.fft.irfft(spectrum, length)
             energy_j[pool_id] += power_w[history : history + n_steps] * (step_ms / MS_PER_S)
@@ -112,22 +176,3 @@ def _impulses(into_ms: Int64Array, weight: Float64Array, step_ms: int, length: i
     np.add.at(impulses, sample, weight - late)
     np.add.at(impulses, sample + 1, late)
     return impulses[:length]
-
-
-def plays_whole_profile(
-    segments: Segments, library: ProfileLibrary, step_ms: int, horizon_ms: int
-) -> BoolArray:
-    """Return which segments `SpectralSum` can add, shape (n,).
-
-    Those that start at their profile's start, end with it or with the run, and whose profile is
-    sampled at the interval.
-    """
-    duration_ms = np.array([entry.duration_ms for entry in library.entries])
-    dt_ms = np.array([entry.dt_ms for entry in library.entries])
-    full_end_ms = np.minimum(segments.start_ms + duration_ms[segments.profile_id], horizon_ms)
-    whole: BoolArray = (
-        (segments.offset_ms == 0)
-        & (segments.end_ms == full_end_ms)
-        & (dt_ms[segments.profile_id] == step_ms)
-    )
-    return whole

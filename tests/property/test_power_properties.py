@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.power import Segments, spectral
+from diploee.power.blocks import Method
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
@@ -179,6 +180,48 @@ def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int
         blocks = list(power_blocks(segments, scenario, site.library, method="spectral"))
     found_w = np.concatenate([block.it_power_w[0] for block in blocks])
     assert found_w == pytest.approx(dense_power_w(segments, site, 100, 4_200), rel=EXACT, abs=1e-6)
+    assert float(found_w.sum()) / 10 == pytest.approx(site.energy_j(), rel=EXACT)
+
+
+def looping_site(seed: int) -> Site:
+    """Jobs of any run time on profiles with a start, a steady part and an end."""
+    rng = np.random.default_rng(seed)
+    n_jobs, n_nodes = 30, 12
+    profiles = []
+    for k in range(3):
+        start, steady, tail = rng.integers([300, 800, 0], [1_200, 4_000, 900])
+        level_w = np.repeat([300.0, 2_000.0, 100.0], [start, steady, tail])
+        power_w = level_w * rng.uniform(0.9, 1.1, level_w.size)
+        profiles.append(profile(f"p{k}", power_w, n_nodes=int(rng.integers(1, 4)), dt_ms=100))
+    jobs = job_table(
+        np.sort(rng.integers(0, 1_800_000, n_jobs)),
+        rng.integers(1, n_nodes + 1, n_jobs),
+        rng.integers(1_000, 3_000_000, n_jobs),
+        rng.integers(0, 3, n_jobs),
+    )
+    waiting, library = Schedule(jobs, np.full(n_jobs, NEVER_MS), 0), ProfileLibrary(profiles)
+    site = Site(waiting, library, n_nodes, duration_s=7_200)
+    schedule = schedule_jobs(jobs, site.scenario("0.1 s"), "compiled")
+    return Site(schedule, library, n_nodes, site.duration_s)
+
+
+@given(seeds, st.sampled_from([13, 14, 16]))
+@settings(max_examples=8)
+def test_looped_jobs_in_the_frequency_domain_equal_their_direct_sum(seed: int, order: int) -> None:
+    site = looping_site(seed)
+    scenario = site.scenario("0.1 s")
+    segments = job_segments(site.schedule, site.library, scenario)
+    assert (segments.offset_ms > 0).any()
+
+    def power_w(method: Method) -> np.ndarray:
+        blocks = power_blocks(segments, scenario, site.library, method=method)
+        return np.concatenate([block.it_power_w[0] for block in blocks])
+
+    direct_w = power_w("direct")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(spectral, "FFT_LENGTH", 1 << order)
+        found_w = power_w("spectral")
+    assert found_w == pytest.approx(direct_w, rel=EXACT, abs=1e-6)
     assert float(found_w.sum()) / 10 == pytest.approx(site.energy_j(), rel=EXACT)
 
 
