@@ -36,7 +36,7 @@ class TraceReading(Model):
         "csv: its column of a meaning, none where the name is empty; repeatable."
     )
     time_unit: TimeUnit | None = unset(
-        "Unit of times that are numbers; found by their size, span and spacing if absent."
+        "Unit of times that are numbers; found by size, column name, span and spacing if absent."
     )
     services: tuple[str, ...] | None = unset(
         "Service to keep, repeatable; or name of all, where the trace has none."

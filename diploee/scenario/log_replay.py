@@ -78,8 +78,8 @@ class LogReading(Model):
         "strptime format; ISO stamps or numbers if absent."
     )
     time_unit: TimeUnit | None = unset(
-        "For the same: unit of times that are numbers; found by their size, span and spacing if "
-        "absent."
+        "For the same: unit of times that are numbers; found by their size, column name, span "
+        "and spacing if absent."
     )
     duration_unit: TimeUnit | None = unset(
         "For csv: unit of the columns duration and requested_time; if absent that of their name "
@@ -237,7 +237,7 @@ class RequestReplay(Model):
     )
     columns: dict[str, str] | None = unset("For csv: the trace's column of each meaning.")
     time_unit: TimeUnit | None = unset(
-        "Unit of times that are numbers; found by their size, span and spacing if absent."
+        "Unit of times that are numbers; found by size, column name, span and spacing if absent."
     )
     utc_offset: LogZone | None = unset(
         "Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name none are in "

@@ -1,8 +1,9 @@
 """Times and durations that are numbers: their unit, and whether they count from 1970.
 
-Numbers since 1970 tell their unit by their size. Others are judged in each unit by what logs of
-jobs and requests are like (`LIKELY_SPAN_S`, `MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit is taken
-where every other one is ten times further off; else the user is asked.
+Numbers since 1970 tell their unit by their size, others by the name of their column, such as
+``submit_ms``. Where it has none, they are judged in each unit by what logs of jobs and requests are
+like (`LIKELY_SPAN_S`, `MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit is taken where every other one is
+ten times further off; else the user is asked.
 """
 
 from __future__ import annotations
@@ -53,11 +54,19 @@ UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 """Units of times that nobody named."""
 
 _ANY_TIME = Number(1e20)
-_CLOCKED = r"^(?:(?P<d>\d{1,6})(?:-| days?,? ))?(?P<h>\d{1,6}):(?P<min>\d\d):(?P<s>\d\d(?:\.\d+)?)$"
-_WORDS: Mapping[str, TimeUnit] = {
-    **{"ns": "ns", "us": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s", "second": "s"},
-    **{"seconds": "s", "min": "min", "mins": "min", "minute": "min", "minutes": "min", "h": "h"},
-    **{"hour": "h", "hours": "h", "d": "d", "day": "d", "days": "d"},
+_CLOCKED = (
+    r"^(?:(?P<d>\d{1,6})(?:-|:| days?,? ))?(?P<h>\d{1,6}):(?P<min>\d\d):(?P<s>\d\d(?:\.\d+)?)$"
+)
+_SPELLINGS: Mapping[TimeUnit, str] = {
+    **{"ns": "ns nsec nano nanosecond", "us": "us usec micro microsecond"},
+    **{"ms": "ms msec milli millisecond", "s": "s sec second", "min": "min minute"},
+    **{"h": "h hr hour", "d": "d day"},
+}
+_WORDS = {
+    word + plural: unit
+    for unit, words in _SPELLINGS.items()
+    for word in words.split()
+    for plural in ("", "s")
 }
 
 
@@ -156,6 +165,11 @@ def counting_in(
     if stated is None:
         values = np.concatenate([numbers(table, key, _ANY_TIME) for key in there])
         found = counting_of(values, unit, documented)
+        named = {unit_in(table.names[key]) for key in there}
+        if not unit and len(named) == 1 and (of := named.pop()):
+            by_name = counting_of(values, of)
+            is_clear = found is None or found.is_relative or found == by_name
+            found = by_name if is_clear else None
     elif found is None or not _is_wrong(stated, found, float(first)):
         return stated
     if found is not None and stated is None:

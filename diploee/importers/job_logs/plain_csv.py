@@ -8,14 +8,15 @@ There must be a submission or a start, a duration or an end, and nodes or GPUs. 
 (comma, semicolon, tab or bar) is inferred from the header.
 
 Times are ISO 8601 stamps, with or without an offset, numbers since 1970, whose unit shows in their
-size, or others in `time_unit`; or what `time_format` says: ``unix-s`` and ``unix-ms`` are numbers
-since 1970, ``s`` and ``ms`` numbers from an origin that is not known, anything else is a format of
-``strptime``. Durations are numbers, or ``1-02:03:04``. Their unit is `duration_unit`, else that of
-the column's name (``run_ms``), else the one in which they are as long as from start to end, else
-seconds; where milliseconds are as likely, it is asked for. Of a column of durations and one of ends
-the one that the user maps goes first, a duration before an end. Without a column of states, it is
-unknown how jobs ended. A row is taken for repeated only by a column of ids that the user maps: in
-others an id that comes back is that of an array's next task.
+size, or others in `time_unit` or the unit of the column's name; or what `time_format` says:
+``unix-s`` and ``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is
+not known, anything else is a format of ``strptime``. Durations are numbers, or ``1-02:03:04``.
+Their unit is `duration_unit`, else that of the column's name (``run_ms``), else the one in which
+they are as long as from start (or submission) to end, else seconds; where these are unlikely, or
+milliseconds as likely, it is asked for. Of a column of durations and one of ends the one that the
+user maps goes first, a duration before an end. Without a column of states, it is unknown how jobs
+ended. A row is taken for repeated only by a column of ids that the user maps: in others an id that
+comes back is that of an array's next task.
 """
 
 from __future__ import annotations
@@ -128,19 +129,20 @@ def _duration_unit(
     if named:
         return named
     values = numbers(table, "duration")
-    known = (ms["start"] != MISSING_MS) & (ms["end"] > ms["start"]) & (values > 0)
+    begin = np.where(ms["start"] == MISSING_MS, ms["submit"], ms["start"])
+    known = (begin != MISSING_MS) & (ms["end"] > begin) & (values > 0)
     if known.any():
-        us = 1000 * np.median((ms["end"] - ms["start"])[known] / values[known])
+        us = 1000 * np.median((ms["end"] - begin)[known] / values[known])
         unit = min(US_PER_UNIT, key=lambda of: abs(log10(us / US_PER_UNIT[of])))
         if 1 / ALIKE < us / US_PER_UNIT[unit] < ALIKE:
             return unit
-    median = float(np.median(values[values > 0])) if (values > 0).any() else 0.0
+    median = float(np.median(values[values > 0])) if (values > 0).any() else LIKELY_DURATION_S[0]
     far_s, far_ms = (decades_off(median * s, *LIKELY_DURATION_S) for s in (1.0, 1e-3))
-    if not far_ms and (far_s or time_unit not in (None, "s")):
+    if far_s or (not far_ms and time_unit not in (None, "s")):
         table.fail(
             0,
-            f"column '{table.names['duration']}' is {value_shown(table, 'duration', 0)}, which may "
-            f"be seconds or milliseconds; give duration_unit (--duration-unit), one of "
+            f"column '{table.names['duration']}' is {value_shown(table, 'duration', 0)}, whose "
+            f"unit is not clear; give duration_unit (--duration-unit), one of "
             f"{one_of(US_PER_UNIT)}",
         )
     return "s"

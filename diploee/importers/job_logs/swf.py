@@ -75,9 +75,9 @@ _HEADER = re.compile(
     r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString|TimeZone)\s*:[ \t]*(.*)$", re.M
 )
 _Header = dict[str, tuple[int, str]]
-_OFFSET_S = re.compile(r"[+-]?\d{1,5}")
+_OFFSET_S = re.compile(r"[+-]?(0|[1-9]\d{0,4})")  # +0900 is not seconds
 MIN_OFFSET_S, MAX_OFFSET_S = 900, 14 * 3_600
-_WHOLE_NUMBER = re.compile(r"\d{1,12}(?!\d)")
+_WHOLE_NUMBER = re.compile(r"\d{1,18}(?!\d)")
 _ROW = re.compile(r"\s*(-?\d+(\.\d*)?\s+){17}-?\d+(\.\d*)?(\s+\S+)*\s*")
 _ASKED = r"(?:^|:)(?P<n>\d{1,9})(?::ppn=|x\d+(?:$|:))"
 _COUNTED = r"^(?P<n>\d{1,9})$"
@@ -156,6 +156,11 @@ def _times(
         origin = 0  # seconds since 1970, whatever the header says
     elif not origin:
         return ms, {}
+    elif origin * MS_PER_S >= YEARS_MS[1]:
+        text.fail(
+            header["UnixStartTime"][0],
+            f"UnixStartTime is {origin}, expected seconds since 1970 such as 835466306; correct it",
+        )
     for key in ("submit", "start"):
         ms[key] = np.where(ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S)
     zone = options.zone or _zone(text, header)

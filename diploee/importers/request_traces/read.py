@@ -112,7 +112,8 @@ def _sniff(path: Path) -> TraceFormat:
         return known
     raise LogFormatError(
         f"{path}:{text.start_line}: starts with {shown(text.first_row)}, which fits none of the "
-        f"formats {one_of(TRACE_FORMATS)}; name the format, or map the columns of a CSV file"
+        f"formats {one_of(TRACE_FORMATS)}; name the format, map the columns of a CSV "
+        "file, or write JSON as one object a line"
     )
 
 

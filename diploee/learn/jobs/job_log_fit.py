@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import Zone
-from diploee.errors import Brief, plural
+from diploee.errors import Brief, WorkloadError, plural
 from diploee.learn.calendar import MIN_SIGHTINGS, covers_months
 from diploee.learn.counts import MONDAY_MS, count_hours, sums
 from diploee.learn.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
@@ -177,6 +177,12 @@ def fit_job_log(
     """
     options = options or JobFitOptions(**changes)
     jobs, confidence = log.jobs, options.confidence
+    if not len(jobs):
+        causes = "; ".join(f"{n:,} {cause}" for cause, n in log.counts.dropped.items())
+        raise WorkloadError(
+            f"{log.source}: no job is left to fit ({causes or 'it has none'}); change states, "
+            "cpu_only, zero_durations or how times are read"
+        )
     without = {NO_GPU: int(np.count_nonzero(jobs.n_gpus == 0))} if allocates_gpus else {}
     if without:
         jobs = jobs.take(jobs.n_gpus != 0)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders import tiny_library
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.errors import InputError, LogFormatError
+from diploee.errors import InputError, LogFormatError, WorkloadError
 from diploee.importers import read_job_log, read_request_trace
+from diploee.learn.jobs.job_log_fit import fit_job_log
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.textio.time_units import UNITS, Counting, counting_of, unit_in
@@ -129,7 +131,10 @@ def table(value: Any, end: str = "end", run: str = "duration") -> str:
     ("run", "value"),
     [
         *(("elapsed", RUN_S * 1e6 / us) for us in US_PER_UNIT.values()),
-        *(("duration", text) for text in ("01:00:00", "0-01:00:00", "0 days 01:00:00.000")),
+        *(
+            ("duration", text)
+            for text in ("01:00:00", "0:01:00:00", "0-01:00:00", "0 days 01:00:00.000")
+        ),
     ],
 )
 def test_a_run_time_has_the_unit_in_which_it_is_as_long_as_from_start_to_end(
@@ -142,13 +147,58 @@ def test_a_run_time_has_the_unit_in_which_it_is_as_long_as_from_start_to_end(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("run_ms", 5_400_000), ("elapsed [min]", 90), ("wallHours", 1.5), ("run_s", 5400)],
+    [
+        *(("run_ms", 5_400_000), ("runMillis", 5_400_000), ("run_microseconds", 5.4e9)),
+        *(("elapsed [min]", 90), ("wallHours", 1.5), ("wall_hrs", 1.5), ("run_s", 5400)),
+        *(("run (nanoseconds)", 5.4e12), ("run_usec", 5.4e9)),
+    ],
 )
 def test_a_run_time_has_the_unit_of_its_name(tmp_path: Path, name: str, value: float) -> None:
     text = f"submit,{name},nodes\n2024-03-04T09:00:00,{value},2\n"
     columns = {"submit": "submit", "duration": name, "nodes": "nodes"}
     assert jobs(tmp_path, text, columns=columns).jobs.duration_ms.tolist() == [5_400_000]
     assert unit_in("duration") is unit_in("ms") is unit_in("runtime") is None
+
+
+@pytest.mark.parametrize("unit", ["ms", "s", "min"])
+def test_times_have_the_unit_of_their_columns_name(tmp_path: Path, unit: TimeUnit) -> None:
+    times = [60 * k * 1e6 / US_PER_UNIT[unit] for k in range(40)]
+    header = f"submit_{unit},run_s,nodes\n"
+    columns = {"submit": f"submit_{unit}", "duration": "run_s"}
+    log = jobs(tmp_path, header + "".join(f"{t},30,2\n" for t in times), columns=columns)
+    assert np.diff(log.jobs.submit_ms).tolist() == [60_000] * 39
+    mapped = {"timestamp": f"submit_{unit}"}
+    trace = read_request_trace(tmp_path / "jobs.csv", step_s=1, columns=mapped)
+    assert trace.own_span_ms == (0, 2_400_000) and not log.counts.noted.keys() - {"start not known"}
+    clash = f"submit_ms,run_s,nodes\n{NINE_S},30,2\n"
+    with pytest.raises(LogFormatError, match=r"csv:2: column 'submit_ms' .*\(--time-unit\)"):
+        jobs(tmp_path, clash, columns={"submit": "submit_ms", "duration": "run_s"})
+
+
+@pytest.mark.parametrize("value", [0.5, 6e10])
+def test_run_times_that_are_unlikely_in_seconds_are_asked_for(tmp_path: Path, value: float) -> None:
+    text = f"submit,elapsed,nodes\n2024-03-04T09:00:00,{value},2\n"
+    with pytest.raises(LogFormatError, match=r"csv:2: column 'elapsed' .*\(--duration-unit\)"):
+        jobs(tmp_path, text)
+
+
+def test_run_times_beside_a_submission_and_an_end_are_as_long_as_between_them(
+    tmp_path: Path,
+) -> None:
+    rows = "2024-03-04T09:00:00,2024-03-04T09:11:00,600000,2\n" * 3
+    log = jobs(tmp_path, "submit,end,runtime,nodes\n" + rows)
+    assert log.jobs.duration_ms.tolist() == [600_000] * 3
+    assert (log.jobs.start_ms - log.jobs.submit_ms).tolist() == [60_000] * 3
+
+
+@pytest.mark.parametrize(("value", "cause"), [("0", "zero run time"), ("", "never started")])
+def test_a_table_without_a_run_time_has_no_jobs_and_a_fit_says_why(
+    tmp_path: Path, value: str, cause: str
+) -> None:
+    log = jobs(tmp_path, f"submit,duration,nodes\n2024-03-04T09:00:00,{value},2\n")
+    assert len(log) == 0
+    with pytest.raises(WorkloadError, match=rf"jobs.csv: no job is left to fit \(1 {cause}\)"):
+        fit_job_log(log, [], tiny_library())
 
 
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {

@@ -195,10 +195,18 @@ def test_an_offset_in_seconds_stands_in_for_a_missing_zone(tmp_path: Path) -> No
         check_log(log, utc_offset_min=minutes, submit_ms=[1_038_708_000_000])
     both = [begin, "; TimeZone: 0", "; TimeZoneString: Europe/Zurich", NODES, row()]
     assert read_job_log(write(tmp_path, *both)).utc_offset_min == 60
-    wrong = write(tmp_path, begin, "; TimeZone: -8", NODES, row())
-    with pytest.raises(LogFormatError, match=r"swf:2: TimeZone is '-8'.*\(--utc-offset\)"):
-        read_job_log(wrong)
-    assert read_job_log(wrong, utc_offset="-08:00").utc_offset_min == -480
+    for offset in ("-8", "+0900"):
+        wrong = write(tmp_path, begin, f"; TimeZone: {offset}", NODES, row())
+        with pytest.raises(
+            LogFormatError, match=r"swf:2: TimeZone is '[-+0-9]+'.*\(--utc-offset\)"
+        ):
+            read_job_log(wrong)
+        assert read_job_log(wrong, utc_offset="-08:00").utc_offset_min == -480
+
+
+def test_an_origin_after_2099_is_no_count_of_seconds(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match=r"swf:1: UnixStartTime is 1038708000000, expected s"):
+        read_job_log(write(tmp_path, "; UnixStartTime: 1038708000000", NODES, row()))
 
 
 def test_field_20_is_no_node_count_beside_processors(tmp_path: Path) -> None:
