@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -82,12 +83,14 @@ class InputReader:
         for name, jobs in scenario.streams.items():
             if jobs.replay is not None:
                 n_gpus = facility.node_type_of(jobs.pool).n_gpus
-                logs[name] = self._log(name, jobs.replay, folder, n_gpus or None)
+                with _of_replay(f"streams.{name}"):
+                    logs[name] = self._log(jobs.replay, folder, n_gpus or None)
             if jobs.zeus is not None:
                 zeus[name] = annex("read_zeus_inputs")(name, jobs.zeus, folder, self._once)
         for name, requests in scenario.request_streams.items():
             for key, replay in requests.replays(name).items():
-                traces[key] = self._trace(replay, folder, scenario.clock)
+                with _of_replay(f"request_streams.{key}"):
+                    traces[key] = self._trace(replay, folder, scenario.clock)
         hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
         batched = {
             name: spec
@@ -118,21 +121,15 @@ class InputReader:
         found: T = self._kept[key][1]
         return found
 
-    def _log(
-        self, name: str, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None
-    ) -> JobLog:
-        try:
-            log: JobLog = self._once(
-                annex("read_job_log"),
-                readable(folder / replay.log, "replay.log"),
-                log_format=replay.format,
-                pool_gpus_per_node=pool_gpus_per_node,
-                **{key: getattr(replay, key) for key in LogReading.model_fields},
-            )
-            return log
-        except InputError as error:
-            text = re.sub(r" \(--[^()]*\)", "", str(error))  # options of commands that read logs
-            raise type(error)(f"streams.{name}.replay: {text}") from error
+    def _log(self, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None) -> JobLog:
+        log: JobLog = self._once(
+            annex("read_job_log"),
+            readable(folder / replay.log, "replay.log"),
+            log_format=replay.format,
+            pool_gpus_per_node=pool_gpus_per_node,
+            **{key: getattr(replay, key) for key in LogReading.model_fields},
+        )
+        return log
 
     def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
         def read(step_ms: int) -> RequestTrace:
@@ -171,6 +168,16 @@ class InputReader:
             signal = self._once(annex("read_signal"), path, name=name, spec=spec)
             found[name] = fit_to_run(signal, path, scenario.clock)
         return found
+
+
+@contextmanager
+def _of_replay(stream: str) -> Iterator[None]:
+    """Name the replay in problems of its file, without options of the commands that read such."""
+    try:
+        yield
+    except InputError as error:
+        text = re.sub(r" \(--[^()]*\)", "", str(error))
+        raise type(error)(f"{stream}.replay: {text}") from error
 
 
 def _of(specs: Mapping[str, Any], reader: str, *more: Any) -> Any:

@@ -23,7 +23,6 @@ from serving_builders import (
 
 from diploee.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.importers.request_traces.rows import Rules
 from diploee.importers.request_traces.totals import csv_format
 from diploee.loads.services.load import service_columns
 from diploee.loads.services.service_plan import ServicePlan
@@ -82,7 +81,7 @@ def test_a_trace_format_from_outside_is_recognised_by_its_content_or_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
 ) -> None:
     monkeypatch.setattr(TRACE_FORMATS, "_formats", dict(TRACE_FORMATS))
-    gateway = csv_format("gateway", "a gateway's log", {"time": "arrived_s"}, "s", Rules(True))
+    gateway = csv_format("gateway", "a gateway's log", {"time": "arrived_s"}, "s")
     TRACE_FORMATS.register(gateway)
     lines = ["arrived_s", *(f"{second / 10:g}" for second in range(36_000))]
     (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n", "utf-8")
@@ -136,6 +135,13 @@ def test_what_can_not_be_replayed_is_one_line(
     with pytest.raises(InputError, match=words) as error:
         plan_of(scenario_of(trace.parent, changes, **replay))
     assert "\n" not in str(error.value)
+
+
+def test_a_trace_of_no_known_unit_is_named_with_its_replay(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("timestamp\n0\n")
+    words = r"^request_streams.chat.replay: .*trace.csv:2: .*give time_unit, such as s"
+    with pytest.raises(InputError, match=words):
+        plan_of(scenario_of(tmp_path))
 
 
 def with_own_traces(folder: Path, changes: dict[str, Any] | None = None) -> Scenario:
