@@ -113,6 +113,9 @@ def _printable(text: str) -> str:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+InnerShare = Annotated[float, Field(gt=0, lt=1)]
+"""Parts of a whole: from none to all, above none, and between both."""
 Name = Annotated[str, AfterValidator(_printable)]
 """A name that files, scripts and column heads carry."""
 

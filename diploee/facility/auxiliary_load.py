@@ -6,13 +6,13 @@ from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
-from diploee.model import SCALES, default, optional, uncertain
+from diploee.model import SCALES, PositiveShare, default, optional, uncertain
 from diploee.units import W_PER_KW
 
 DESIGN_SHARE = 0.01
@@ -36,7 +36,7 @@ class AuxiliaryLoadSpec(StageSpec):
     kind: Literal["auxiliary_load"] = default(
         "auxiliary_load", "A constant load beside the IT equipment."
     )
-    power_kw: Annotated[float | None, Field(ge=0), SCALES] = optional(
+    power_kw: Annotated[NonNegativeFloat | None, SCALES] = optional(
         "Its power [kW]; or design_share."
     )
     design_share: Annotated[float | None, Field(ge=0, le=1)] = uncertain(
@@ -45,7 +45,7 @@ class AuxiliaryLoadSpec(StageSpec):
         "either",
         (0.002, 0.03),
     )
-    power_factor: Annotated[float, Field(gt=0, le=1)] = uncertain(
+    power_factor: PositiveShare = uncertain(
         0.95, "Power factor, lagging, where reactive power is modelled", (0.9, 0.98)
     )
 

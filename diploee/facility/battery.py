@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from diploee.clock import WallClock
 from diploee.columns import Column, Columns
@@ -36,7 +36,7 @@ from diploee.jit import njit
 from diploee.measures.distribution import Energy, HoursAbove, Mean, Most
 from diploee.measures.ramps import TurningPoints
 from diploee.metric import Metric
-from diploee.model import SCALES, Model, default, optional, uncertain, unset
+from diploee.model import SCALES, Model, PositiveShare, Share, default, optional, uncertain, unset
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
     J_PER_MWH,
@@ -289,7 +289,7 @@ MODES = {
 }
 """Modes of a battery by key, with an example of each."""
 
-Rate = Annotated[float, Field(gt=0)]
+Rate = PositiveFloat
 
 
 State = Before | None
@@ -320,7 +320,7 @@ class RampRates(Model):
 class PeakShaving(Model):
     """A power that the supply is kept below."""
 
-    target_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+    target_mw: Annotated[PositiveFloat, SCALES] = Field(
         description="Power that the battery discharges above, and does not charge beyond [MW]."
     )
 
@@ -328,7 +328,7 @@ class PeakShaving(Model):
 class DemandCharge(PeakShaving):
     """A mean over clock intervals that the supply is kept below, and that grows as it is missed."""
 
-    target_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+    target_mw: Annotated[PositiveFloat, SCALES] = Field(
         description="Mean over a clock interval that each month begins with; where one is larger, "
         "it is billed anyway, and is kept for the rest of the month [MW]."
     )
@@ -394,15 +394,15 @@ class BatterySpec(StageSpec):
         "A battery at this place that holds ramps, smooths the power, shaves peaks, or charges "
         "and discharges by the clock.",
     )
-    power_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+    power_mw: Annotated[PositiveFloat, SCALES] = Field(
         description="Most that it takes and gives [MW]."
     )
-    energy_mwh: Annotated[float, Field(gt=0), SCALES] = Field(
+    energy_mwh: Annotated[PositiveFloat, SCALES] = Field(
         description="Nominal energy [MWh]; usable of it: what is between least_ and "
         "most_state_of_charge, 80 % by default."
     )
     ramp_limit: RampRates | None = unset("Ramps of the supply that it holds; or smoothing_s.")
-    smoothing_s: Annotated[float, Field(gt=0)] | None = unset(
+    smoothing_s: PositiveFloat | None = unset(
         "Time constant of the lag that the supply follows the load with; a minute beside "
         "ramp_limit makes it follow the mean over a job's iterations."
     )
@@ -413,31 +413,29 @@ class BatterySpec(StageSpec):
         "The month's largest billed mean so far, which the supply's means are kept below."
     )
     time_of_use: TimeOfUse | None = optional("Local hours in which it charges and discharges.")
-    charge_efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
+    charge_efficiency: PositiveShare = uncertain(
         0.95, "Energy stored per energy taken, 0-1", (0.92, 0.98)
     )
-    discharge_efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
+    discharge_efficiency: PositiveShare = uncertain(
         0.95, "Energy given per energy drawn from the store, 0-1", (0.92, 0.98)
     )
-    auxiliary_kw: Annotated[float, Field(ge=0), SCALES] = default(
-        0.0, "Its own constant power [kW]."
-    )
-    least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    auxiliary_kw: Annotated[NonNegativeFloat, SCALES] = default(0.0, "Its own constant power [kW].")
+    least_state_of_charge: Share = uncertain(
         0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)
     )
-    most_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    most_state_of_charge: Share = uncertain(
         0.9, "It is not filled above this part of its nominal energy", (0.85, 1)
     )
-    reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    reference_state_of_charge: Share = uncertain(
         0.5,
         "State that it starts with, and is brought back to; where it shaves peaks, it starts "
         "filled and is filled again",
         (0.4, 0.6),
     )
-    feedback_per_h: Annotated[float, Field(ge=0)] = uncertain(
+    feedback_per_h: NonNegativeFloat = uncertain(
         1.0, "Part of the lacking energy that it asks for per hour, to be brought back", (0.5, 2)
     )
-    calendar_fade_per_year: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    calendar_fade_per_year: Share = uncertain(
         0.02,
         "Part of the nominal energy lost in a year by age alone, 0-1. It is measured, and takes"
         " nothing from the energy within the run",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
 from diploee.facility.wse import CONDENSER_C, Kelvin, Pascal, WaterPlant, pump_power, tower_power
-from diploee.model import default, uncertain
+from diploee.model import Share, default, uncertain
 from diploee.tables import Float64Array
 
 
@@ -28,7 +28,7 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
         "Direct liquid cooling by warm water and towers; the rest of the heat, in the air, by the "
         "plant of wse.",
     )
-    liquid_fraction: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    liquid_fraction: Share = uncertain(
         0.9,
         "Part of the heat that the liquid takes, 0-1",
         (0.7, 0.97),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from diploee.clock import WallClock
 from diploee.columns import Column, Columns
@@ -28,7 +28,7 @@ from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
 from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
-from diploee.model import SCALES, Share, default, optional, uncertain
+from diploee.model import SCALES, PositiveShare, Share, default, optional, uncertain
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
@@ -72,30 +72,30 @@ class GeneratorSpec(StageSpec):
         "A generator at this place that runs in hours of local time, at its rated power, or where "
         "demand is above a power, and gives what is above it.",
     )
-    power_mw: Annotated[float, Field(gt=0), SCALES] = Field(description="Rated power [MW].")
+    power_mw: Annotated[PositiveFloat, SCALES] = Field(description="Rated power [MW].")
     schedule: Annotated[tuple[LocalHours, ...], Field(min_length=1)] | None = optional(
         "Hours in which it runs at its rated power, whatever the demand; or above_mw."
     )
-    above_mw: Annotated[float | None, Field(ge=0), SCALES] = optional(
+    above_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
         "Demand at this place above which it is started; it gives what is above [MW]."
     )
-    hysteresis_mw: Annotated[float, Field(ge=0), SCALES] = default(
+    hysteresis_mw: Annotated[NonNegativeFloat, SCALES] = default(
         0.0, "By how much demand must fall below above_mw to stop it [MW]."
     )
     least_load: Share = uncertain(0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6))
-    ramp_per_min: Annotated[float, Field(gt=0)] = uncertain(
+    ramp_per_min: PositiveFloat = uncertain(
         1.0, "Its ramp up and down, of its rated power per minute", (0.1, 1)
     )
-    start_delay_s: Annotated[float, Field(ge=0)] = uncertain(
+    start_delay_s: NonNegativeFloat = uncertain(
         60.0, "From the order to start to its first output [s]", (60, 600)
     )
-    least_up_min: Annotated[float, Field(ge=0)] = uncertain(
+    least_up_min: NonNegativeFloat = uncertain(
         30.0, "It is not stopped before, from its start order [min]", (0, 240)
     )
-    least_down_min: Annotated[float, Field(ge=0)] = uncertain(
+    least_down_min: NonNegativeFloat = uncertain(
         15.0, "It is not started again before, from its stop order [min]", (0, 240)
     )
-    efficiency: Annotated[float, Field(gt=0, le=1)] = uncertain(
+    efficiency: PositiveShare = uncertain(
         0.40, "Output per heat in the fuel at its rated power, 0-1", (0.28, 0.48)
     )
     no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = uncertain(

@@ -22,10 +22,10 @@ from abc import abstractmethod
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, NonNegativeFloat, SerializeAsAny, model_validator
 
 from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, TitaniumTypSpec
-from diploee.model import Kind, Kinds, Model, default, uncertain
+from diploee.model import Kind, Kinds, Model, Share, default, uncertain
 
 
 class AcPowerSpec(Kind):
@@ -44,7 +44,7 @@ AC_POWER: Kinds[AcPowerSpec] = Kinds("AC power", AcPowerSpec, "diploee.facility.
 """Models by name: those of this module, and those registered from outside."""
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Share = Share
 Supply = Annotated[SerializeAsAny[CurveSpec], SUPPLIES]
 
 _FIXED = "DRAM, network cards, drives, management, regulators: share of the devices' rating"
@@ -67,7 +67,7 @@ class _Node(AcPowerSpec):
     supply_ratio: Annotated[float, Field(ge=1, le=10)] = uncertain(
         1.8, _RATIO, (1.2, 2.4), "of racks and servers"
     )
-    network_w: Annotated[float, Field(ge=0)] = uncertain(60.0, _NETWORK, (30, 150), "of racks")
+    network_w: NonNegativeFloat = uncertain(60.0, _NETWORK, (30, 150), "of racks")
     reactive_share: Share = uncertain(0.026, f"{_REACTIVE}; at 230 V, 60 Hz", (0, 0.08))
 
     @abstractmethod
@@ -164,9 +164,7 @@ class RapsFrontierSpec(_Node):
     kind: Literal["raps_frontier"] = default(
         "raps_frontier", "A node of Frontier, as ExaDigiT/RAPS has it."
     )
-    network_w: Annotated[float, Field(ge=0)] = default(
-        62.5, f"{_NETWORK} (Frontier: 4 of 250 W per 16 nodes)."
-    )
+    network_w: NonNegativeFloat = default(62.5, f"{_NETWORK} (Frontier: 4 of 250 W per 16 nodes).")
 
     def _dc_w(self, device_w: Any, rated_w: float, idle_w: float) -> Any:  # noqa: ARG002
         return device_w + 184.26  # memory 74.26, four network cards of 20, drives 30

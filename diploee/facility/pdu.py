@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, default, optional, uncertain
+from diploee.model import SCALES, Share, default, optional, uncertain
 from diploee.units import W_PER_MW
 
-Loss = Annotated[float, Field(ge=0, le=1)]
+Loss = Share
 
 
 class PduSpec(StageSpec):
@@ -34,7 +34,7 @@ class PduSpec(StageSpec):
     kind: Literal["pdu"] = default(
         "pdu", "Losses of PDUs and busways between the UPS and the nodes."
     )
-    rated_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+    rated_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Power of the nodes that they are built for [MW]; all nodes at their ratings if absent."
     )
     linear_loss: Loss = uncertain(

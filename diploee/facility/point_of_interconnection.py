@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from diploee.columns import Column, Columns
 from diploee.errors import one_of
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.metric import short
-from diploee.model import SCALES, Model, default, optional
+from diploee.model import SCALES, Model, PositiveShare, default, optional
 
 _AT = "at the point of interconnection"
 
@@ -23,18 +23,18 @@ class Billing(Model):
     interval_min: Literal[15, 30, 60] = default(
         15, "Clock interval of the demand that the rules take [min]."
     )
-    power_factor_min: Annotated[float, Field(gt=0, le=1)] | None = optional(
+    power_factor_min: PositiveShare | None = optional(
         "A month's demand is billed times this over its average lagging power factor where that is "
         "lower, 0-1."
     )
-    kvar_free_share: Annotated[float, Field(ge=0)] | None = optional(
+    kvar_free_share: NonNegativeFloat | None = optional(
         "Largest reactive demand that is free, as a part of the month's maximum demand; 0.62 is a "
         "power factor of 0.85."
     )
-    ratchet: Annotated[float, Field(gt=0, le=1)] | None = optional(
+    ratchet: PositiveShare | None = optional(
         "Part of the highest demand of the 11 months before that is billed at least, 0-1."
     )
-    contract_minimum_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+    contract_minimum_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Demand that is billed at least [MW]."
     )
 
@@ -74,10 +74,10 @@ class PointOfInterconnectionSpec(StageSpec):
     kind: Literal["point_of_interconnection"] = default(
         "point_of_interconnection", "The meter between the site and the grid; the last stage."
     )
-    contract_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
+    contract_mva: Annotated[PositiveFloat | None, SCALES] = optional(
         "Apparent power that the connection is contracted for [MVA]."
     )
-    contract_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+    contract_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Active power that the connection is contracted for [MW]; in place of contract_mva."
     )
     billing: Billing | None = optional(

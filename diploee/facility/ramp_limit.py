@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import NonNegativeFloat, model_validator
 
 from diploee.columns import Column
 from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
@@ -61,7 +61,7 @@ class RampLimitSpec(StageSpec, RampRates):
         "Ramps held at this place without storage: a ballast burns what falls too fast; rises "
         "pass and are counted, unless the load is curtailed.",
     )
-    ballast_mw: Annotated[float | None, Field(ge=0), SCALES] = optional(
+    ballast_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
         "Most that the ballast draws [MW]; as much as falls ask for if absent."
     )
     curtails: bool = default(

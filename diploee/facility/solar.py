@@ -23,7 +23,7 @@ from inspect import signature
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from diploee.columns import Column, Columns
 from diploee.errors import StageError
@@ -66,7 +66,7 @@ class SolarSpec(StageSpec):
         "A solar plant at this place, by PVWatts (pvlib) on the irradiance of facility.weather, "
         "which must be a file that has it; without clouds within its records.",
     )
-    dc_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+    dc_mw: Annotated[PositiveFloat, SCALES] = Field(
         description="Rated power of the panels, at 1000 W/m2 and 25 deg C [MW]."
     )
     dc_per_ac: Annotated[float, Field(ge=0.5, le=3)] = uncertain(

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
@@ -54,7 +54,7 @@ class Transformer(Model):
         "Parameters of a medium to low voltage, a dry-type PDU or a high to medium voltage "
         "transformer (assumed); parameters that are given override it."
     )
-    rated_mva: Annotated[float | None, Field(gt=0), SCALES] = uncertain(
+    rated_mva: Annotated[PositiveFloat | None, SCALES] = uncertain(
         None,
         "Installed apparent power [MVA]; 1.6 times the nodes' power at their ratings if absent",
         (1.3, 2.2),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import PositiveFloat, SerializeAsAny, model_validator
 
 from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.metric import Metric
-from diploee.model import SCALES, default, optional, uncertain
+from diploee.model import SCALES, Share, default, optional, uncertain
 from diploee.units import W_PER_MW
 
 CURVES = {
@@ -72,10 +72,10 @@ class UpsSpec(StageSpec):
         "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 times (assumed); n+1 "
         "if neither it nor installed_mw is given (assumed)."
     )
-    installed_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+    installed_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Installed power, all units together [MW]; or redundancy."
     )
-    filter_share: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    filter_share: Share = uncertain(
         FILTER_SHARE,
         "Input filter in double conversion: reactive power supplied, constant, share of the "
         "installed power",

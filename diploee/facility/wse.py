@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
-from diploee.model import default, uncertain
+from diploee.model import PositiveShare, default, uncertain
 from diploee.tables import Float64Array
 
 CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
@@ -21,7 +21,7 @@ LEAST_LOAD_OF_CHILLER, MOST_LOAD_OF_CHILLER = 0.2, 0.9
 
 Kelvin = Annotated[float, Field(gt=0, le=40)]
 Pascal = Annotated[float, Field(ge=0, le=1e6)]
-Efficiency = Annotated[float, Field(gt=0, le=1)]
+Efficiency = PositiveShare
 
 
 def fan_power(

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 from scipy import stats
 
 from diploee.errors import WorkloadError
@@ -21,7 +19,7 @@ from diploee.learn.counts import Counts, sums
 from diploee.learn.limits import negative_binomial_limits, poisson_limits
 from diploee.learn.week_shape import IN_WORDS, CalendarChoice, Detail, WeekShape, fit_week_shape
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
-from diploee.model import Choices, default, unset
+from diploee.model import Choices, InnerShare, default, unset
 from diploee.scenario import Calendar
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
@@ -56,7 +54,7 @@ class FitChoices(Choices):
     months: bool | None = unset(
         "Weights of the months; where the span covers all twelve if absent."
     )
-    confidence: Annotated[float, Field(gt=0, lt=1)] = default(0.95, "Level of the limits.")
+    confidence: InnerShare = default(0.95, "Level of the limits.")
 
 
 @dataclass(frozen=True)

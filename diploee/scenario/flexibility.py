@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
 
 from diploee.clock import RunClock
 from diploee.errors import one_of, shown
-from diploee.model import SCALES, Model, Name, Share, UtcOffset, default, uncertain, unset
+from diploee.model import (
+    SCALES,
+    InnerShare,
+    Model,
+    Name,
+    Share,
+    UtcOffset,
+    default,
+    uncertain,
+    unset,
+)
 from diploee.scenario.times import FixedSpan, Moment, span_ms
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -78,8 +88,8 @@ class EventTarget(Model):
     """How deep an event goes; one of the three."""
 
     fraction: Share | None = unset("Share of the mean power before the event that may be drawn.")
-    mw: Annotated[float | None, Field(ge=0), SCALES] = unset("Power that may be drawn [MW].")
-    delta_mw: Annotated[float | None, Field(ge=0), SCALES] = unset(
+    mw: Annotated[NonNegativeFloat | None, SCALES] = unset("Power that may be drawn [MW].")
+    delta_mw: Annotated[NonNegativeFloat | None, SCALES] = unset(
         "Power below the mean before the event [MW]."
     )
 
@@ -281,7 +291,7 @@ class FollowSignal(Model):
     """Less power while a price or the carbon intensity is high."""
 
     signal: Literal["price", "carbon"] = Field(description="Which signal.")
-    quantile: Annotated[float, Field(gt=0, lt=1)] = uncertain(
+    quantile: InnerShare = uncertain(
         0.8, "The signal is high above this quantile of its values in the window", (0.6, 0.9)
     )
     window: FixedSpan = default(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from diploee.errors import one_of
 from diploee.model import (
     SCALES,
     Model,
     Name,
+    PositiveShare,
     Share,
     check_probabilities,
     default,
@@ -37,7 +38,7 @@ HIGHEST_FLOOR = 0.9
 COARSEST_MS = 10_000
 """Smoothing acts within seconds; intervals longer than this show nothing of it."""
 
-Utilization = Annotated[float, Field(gt=0, le=1)]
+Utilization = PositiveShare
 
 
 def _sum_to_one(of_what: str) -> AfterValidator:
@@ -74,13 +75,13 @@ class PowerSmoothing(Model):
         "Least power of a GPU while its job runs, as a part of its TDP, at most 0.9",
         (0.5, 0.9),
     )
-    up_per_s: Annotated[float, Field(gt=0, le=1)] = uncertain(
+    up_per_s: PositiveShare = uncertain(
         0.1,
         "Largest rise of a GPU's power in a second, as a part of its TDP; work that waits for "
         "it makes the job longer",
         (0.05, 0.2),
     )
-    down_per_s: Annotated[float, Field(gt=0, le=1)] = uncertain(
+    down_per_s: PositiveShare = uncertain(
         0.1, "Largest fall in a second, as a part of its TDP", (0.05, 0.2)
     )
     hysteresis_s: Annotated[float, Field(ge=0, le=60)] = uncertain(
@@ -115,7 +116,7 @@ class BatchInference(Model):
 class JobArrays(Model):
     """Jobs of a class that are submitted together, as arrays and loops of scripts are."""
 
-    job_share: Annotated[float, Field(gt=0, le=1)] = Field(
+    job_share: PositiveShare = Field(
         description="Share of the class's jobs that come in arrays; the others come one by one."
     )
     sizes: Annotated[
@@ -147,7 +148,7 @@ class JobClass(Model):
         "name of your own."
     )
     n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
-    n_gpus: Annotated[float, Field(gt=0)] | None = optional(
+    n_gpus: PositiveFloat | None = optional(
         "GPUs of a job on a part of a node (n_nodes: 1), where the pool has allocate: gpus: a "
         "whole number, or hundredths of one GPU; all of its nodes' if absent. The job draws that "
         "part of the profile of a node."

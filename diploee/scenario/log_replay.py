@@ -10,6 +10,7 @@ from pydantic import (
     Field,
     NaiveDatetime,
     NonNegativeFloat,
+    PositiveFloat,
     PositiveInt,
     model_validator,
 )
@@ -111,7 +112,7 @@ class ClassRule(Model):
     min_nodes: PositiveInt = default(1, "Fewest nodes of a job.")
     max_nodes: PositiveInt | None = unset("Most nodes of a job; no limit if absent.")
     min_duration_s: NonNegativeFloat = default(0.0, "Shortest run time of a job [s], inclusive.")
-    max_duration_s: Annotated[float, Field(gt=0)] | None = unset(
+    max_duration_s: PositiveFloat | None = unset(
         "Longest run time of a job [s], exclusive; no limit if absent."
     )
 

@@ -14,6 +14,8 @@ from typing import Annotated, Self
 from pydantic import (
     AfterValidator,
     Field,
+    NonNegativeFloat,
+    PositiveFloat,
     PrivateAttr,
     SerializeAsAny,
     model_validator,
@@ -253,16 +255,16 @@ class SiteFacts(Model):
     date: str | None = optional("Date of the request.")
     point_of_interconnection: str | None = optional("Point of interconnection: substation, bus.")
     load_class: str | None = optional("Class of the load, as the utility names it.")
-    voltage_kv: Annotated[float, Field(gt=0)] | None = optional("Nominal voltage there [kV].")
-    short_circuit_mva: Annotated[float, Field(gt=0)] | None = optional(
+    voltage_kv: PositiveFloat | None = optional("Nominal voltage there [kV].")
+    short_circuit_mva: PositiveFloat | None = optional(
         "Three-phase short-circuit power there [MVA]; with x_over_r, a run at 0.1 s gives rapid "
         "voltage changes."
     )
-    x_over_r: Annotated[float, Field(gt=0)] | None = optional("Its reactance over its resistance.")
+    x_over_r: PositiveFloat | None = optional("Its reactance over its resistance.")
     transformer_impedance_percent: Annotated[float, Field(gt=0, lt=100)] | None = optional(
         "Impedance of the main transformers, of their rating [%]."
     )
-    ups_ride_through_s: Annotated[float, Field(ge=0)] | None = optional(
+    ups_ride_through_s: NonNegativeFloat | None = optional(
         "Time that the UPS carries the load [s]."
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
 from diploee.model import Kinds, Model, Share, StatefulKind, default, unset
 
@@ -63,7 +63,7 @@ class ZeusSpec(Model):
     )
     power_limit: (
         Annotated[SerializeAsAny[PowerLimitOptimizer], POWER_LIMIT_OPTIMIZERS]
-        | Annotated[float, Field(gt=0)]
+        | PositiveFloat
         | None
     ) = unset(
         "How a power limit is chosen: jit profiles the limits of a new batch size in its first "

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializeAsAny,
+    model_validator,
+)
 
 from diploee.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
 from diploee.units import whole_ms
@@ -83,7 +90,7 @@ class ReplicaModel(Model):
     feasible_batch_sizes: tuple[PositiveInt, ...] | None = unset(
         "Batch sizes to choose from; those of the data's spec if absent.", min_length=1
     )
-    itl_deadline_s: Annotated[float, Field(gt=0)] | None = unset(
+    itl_deadline_s: PositiveFloat | None = unset(
         "Highest mean inter-token latency [s]; that of the data's spec if absent."
     )
 

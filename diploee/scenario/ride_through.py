@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import exp, inf, log, log1p
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.model import Model, Share, default, optional
+from diploee.model import Model, PositiveShare, Share, default, optional
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]
@@ -51,14 +51,12 @@ class VoltageStage(Model):
 class Recovery(Model):
     """When and how a block returns."""
 
-    voltage_pu: Annotated[float, Field(ge=0, le=1)] = Field(
-        description="Voltage at or above which its clock runs [pu]."
-    )
+    voltage_pu: Share = Field(description="Voltage at or above which its clock runs [pu].")
     time_s: Seconds = Field(
         description="Time there without a break and without a stage picked up, until it returns."
     )
     ramp_s: Seconds | None = optional("Length of the linear ramp [s]; or ramp_mw_per_min.")
-    ramp_mw_per_min: Annotated[float, Field(gt=0)] | None = optional("Slope of the ramp [MW/min].")
+    ramp_mw_per_min: PositiveFloat | None = optional("Slope of the ramp [MW/min].")
     fraction: Share = default(1.0, "Part of what was transferred that returns.")
     automatic: bool = default(True, "false: it returns manual_reset_s after it left, or never.")
 
@@ -126,7 +124,7 @@ class RideThrough(Model):
         "Load that the block is part of: a pool, it (all pools, with their supplies), motors (the "
         "cooling) or rest; the block's name if absent."
     )
-    share: Annotated[float, Field(gt=0, le=1)] = default(1.0, "Its share of that.")
+    share: PositiveShare = default(1.0, "Its share of that.")
     preset: (
         Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"] | None
     ) = optional("Settings for studies, no maker's (assumed); keys beside it go before it.")

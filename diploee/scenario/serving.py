@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SerializeAsAny,
+    model_validator,
+)
 
 from diploee.errors import one_of
 from diploee.model import (
@@ -12,6 +19,7 @@ from diploee.model import (
     SCALES,
     Model,
     Name,
+    PositiveShare,
     Share,
     check_probabilities,
     default,
@@ -33,7 +41,7 @@ BETWEEN_TOKENS: tuple[LatencyMetric, ...] = ("mean_itl", "p90_itl")
 MAX_RATE_RPS = 1_000_000_000
 LONGEST_S = 366 * 86_400
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 RequestRate = Annotated[float, Field(gt=0, le=MAX_RATE_RPS)]
 ScalingTime = Annotated[float, Field(ge=0, le=LONGEST_S)]
 Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
@@ -238,7 +246,7 @@ class Service(Model):
     min_instances: Annotated[Nodes, SCALES] = default(
         0, "Instances that are always up, whatever the request rate."
     )
-    instance_utilization: Annotated[float, Field(gt=0, le=1)] = default(
+    instance_utilization: PositiveShare = default(
         1,
         "Part of its highest rate that each instance is to run at, 0-1: Eq. 4 starts another "
         "above it. 1 is the paper's; autoscalers are usually set to 0.5 to 0.8 (assumed).",
@@ -352,7 +360,7 @@ class RequestStream(Model):
     requests_per_day: Annotated[float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES] = (
         unset("Mean requests per day of all services; or request_rate_rps.")
     )
-    target_utilization: Annotated[float, Field(gt=0, le=1)] | None = unset(
+    target_utilization: PositiveShare | None = unset(
         "Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); or request_rate_rps."
     )
     replay: RequestReplay | None = optional(

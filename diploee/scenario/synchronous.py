@@ -14,7 +14,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import SCALES, Model, Name, Share, default, named_preset, optional, uncertain
+from diploee.model import (
+    SCALES,
+    InnerShare,
+    Model,
+    Name,
+    Share,
+    default,
+    named_preset,
+    optional,
+    uncertain,
+)
 from diploee.scenario.times import Duration, Moment
 from diploee.units import MS_PER_DAY, MS_PER_S
 
@@ -173,9 +183,7 @@ class SecondDip(Model):
     """A second, shorter fall of the power in every iteration, such as a pipeline's flush."""
 
     at: Share = uncertain(0.5, "Where it begins, as a part of the iteration", (0.3, 0.7))
-    length: Annotated[float, Field(gt=0, lt=1)] = uncertain(
-        0.05, "Its length, as a part of the iteration", (0.02, 0.1)
-    )
+    length: InnerShare = uncertain(0.05, "Its length, as a part of the iteration", (0.02, 0.1))
     level: Share = uncertain(0.6, "Power of a GPU in it, as a part of its TDP", (0.5, 0.75))
 
 
@@ -186,9 +194,7 @@ class MicroSteps(Model):
         description="Length of an iteration over that of a micro-step; none begins behind its duty."
     )
     low: Share = Field(description="Power of a GPU at the end of each, as a part of its TDP.")
-    duty: Annotated[float, Field(gt=0, lt=1)] = uncertain(
-        0.5, "Part of a micro-step at the high level", (0.25, 0.75)
-    )
+    duty: InnerShare = uncertain(0.5, "Part of a micro-step at the high level", (0.25, 0.75))
 
 
 class GpuNoise(Model):
@@ -198,7 +204,7 @@ class GpuNoise(Model):
     (grantwilkins/training_profile, computed): 0.017 to 0.027 and 0.008 to 0.011 of 700 W.
     """
 
-    common: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    common: Share = uncertain(
         0.021,
         "Root of its one-sided density that all GPUs have in common; that the nodes of a job have "
         "it in common too is assumed",
@@ -206,7 +212,7 @@ class GpuNoise(Model):
         "of those runs",
         basis="",
     )
-    own: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    own: Share = uncertain(
         0.0095,
         "Root of the density that each GPU has besides, independent",
         (0.008, 0.011),
@@ -224,16 +230,14 @@ class CheckpointStore(Model):
         (30, 80),
         basis="of one store (grantwilkins/training_profile, computed)",
     )
-    change: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    change: Share = uncertain(
         0.12,
         "Probability at each write that it changes between fast and slow; it begins fast",
         (0.03, 0.3),
         basis="assumed, 2 changes were seen in 28 fast writes",
     )
-    spread: Annotated[float, Field(ge=0, le=1)] = default(
-        0.035, "Standard deviation of the logarithm of a fast stall."
-    )
-    slow_spread: Annotated[float, Field(ge=0, le=1)] = uncertain(
+    spread: Share = default(0.035, "Standard deviation of the logarithm of a fast stall.")
+    slow_spread: Share = uncertain(
         0.25, "Standard deviation of the logarithm of a slow one", (0.0, 0.4)
     )
 
@@ -277,9 +281,7 @@ class SynchronousJob(Model):
     tflops_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
         "Operations that a GPU achieves [TFLOP/s]."
     )
-    duty: Annotated[float, Field(gt=0, lt=1)] = uncertain(
-        0.8, "Part of an iteration at the high level", (0.6, 0.9)
-    )
+    duty: InnerShare = uncertain(0.8, "Part of an iteration at the high level", (0.6, 0.9))
     high: Share = uncertain(
         0.92, "High level of a GPU, as a part of its TDP", (0.75, 0.98), "of NVIDIA/NeMo issue 9291"
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from diploee.errors import InputError, shown
-from diploee.model import Kinds, Model, check_probabilities, default, unset
+from diploee.model import Kinds, Model, Share, check_probabilities, default, unset
 from diploee.tables import Float64Array
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 
 PROBABILITY_DIGITS = 12
 """Digits to which drawn probabilities are rounded; the last one closes the sum to 1."""
@@ -163,9 +163,7 @@ class Choice(Draw):
 
     distribution: Literal["choice"] = default("choice", "One value of a list.")
     values: list[Any] = Field(min_length=1, description="The values.")
-    probabilities: list[Annotated[float, Field(ge=0, le=1)]] | None = unset(
-        "Their probabilities; equal if absent."
-    )
+    probabilities: list[Share] | None = unset("Their probabilities; equal if absent.")
 
     @model_validator(mode="after")
     def _fits(self) -> Choice:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from diploee.model import MAX_NODES, MAX_POWER_W, Choices, default, documented, unset
+from diploee.model import MAX_NODES, MAX_POWER_W, Choices, Share, default, documented, unset
 from diploee.profiles.profile import Boundary
 from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
@@ -42,7 +42,7 @@ class Reading(Choices):
         False, "Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone."
     )
     max_gap_s: MaxGap = 3_600.0
-    max_lost: Annotated[float, Field(ge=0, le=1)] | None = unset(
+    max_lost: Share | None = unset(
         "Fraction of the energy and of the time of a device that repairs may lose, hold or take "
         "twice; 0.01 of the energy and 0.05 of the time by default."
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from diploee.errors import Brief
 from diploee.learn.calendar import CalendarFit, FitChoices, fit_calendar, month_limits, week_limits
@@ -16,7 +16,7 @@ from diploee.learn.jobs.classes import MAX_CLASSES
 from diploee.learn.limits import MIN_BATCHES, total_limits
 from diploee.learn.scatter import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.learn.weeks import WeekFit, fit_weeks
-from diploee.model import default, documented, unset
+from diploee.model import InnerShare, default, documented, unset
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
@@ -43,7 +43,7 @@ class JobFitOptions(FitChoices):
         "time within 2 % and median and P99 of hourly busy nodes within 7 and 15 %, else the kind "
         "whose worst of these errors, as a multiple of what is allowed, is the smaller.",
     )
-    holdout: Annotated[float, Field(gt=0, lt=1)] | None = unset(
+    holdout: InnerShare | None = unset(
         "Fit the first part of the log, such as 0.5, as well, and compare its years and naive "
         "forecasts with the rest."
     )

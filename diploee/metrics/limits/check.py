@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import (
     AfterValidator,
     Field,
+    PositiveFloat,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -32,7 +33,7 @@ from diploee.model import Model, default, unset
 from diploee.profiles.meters import TRUSTED_WINDOWS
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 Percent = Annotated[float, Field(gt=0, le=100)]
 Mark = Literal["S", "S2", "M", "J"]
 

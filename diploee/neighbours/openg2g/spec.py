@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from diploee.errors import ScenarioError, one_of, shown
 from diploee.model import Model, default, documented, unset
@@ -79,7 +79,7 @@ class InferenceModelSpec(Model):
     precision: str | None = unset(
         "Precision of the weights, such as bfloat16 or fp8; as measured if absent.", min_length=1
     )
-    itl_deadline_s: Annotated[float, Field(gt=0)] | None = unset(
+    itl_deadline_s: PositiveFloat | None = unset(
         "Highest inter-token latency to serve with [s]; or none."
     )
     batch_sizes: tuple[BatchSize, ...] = default(

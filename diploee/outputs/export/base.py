@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PositiveFloat
 
 from diploee.errors import Brief, shown
 from diploee.model import Choices, Share, default, documented, unset
@@ -62,11 +62,9 @@ class Options(Choices):
     )
     name: LoadName = default("datacenter", "Name of the load.")
     bus: LoadName = default("datacenter", "Name of its bus (opendss, pypsa).")
-    kv: Annotated[float, Field(gt=0)] = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
+    kv: PositiveFloat = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
     actual: bool = default(False, "OpenDSS multipliers in kW, not of the peak.")
-    mva: Annotated[float, Field(gt=0)] = default(
-        100.0, "Base of the per-unit values of andes and pscad [MVA]."
-    )
+    mva: PositiveFloat = default(100.0, "Base of the per-unit values of andes and pscad [MVA].")
     at: datetime | None = unset("Moment that psse studies, local time; else the peak.")
     zone: str = default("", "ZONENAME of pjm-lla.")
     area: str = default("", "AREANAME of pjm-lla.")
@@ -86,12 +84,8 @@ class Options(Choices):
         "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 NC 0 0\"; "
         "without it PERC1 is written by name alone."
     )
-    hz: Annotated[float, Field(gt=0)] | None = unset(
-        "Frequency of linjbl's wave; else the window's strongest."
-    )
-    fast_hz: Annotated[float, Field(gt=0)] | None = unset(
-        "A second, faster one: the wave is biperiodic then."
-    )
+    hz: PositiveFloat | None = unset("Frequency of linjbl's wave; else the window's strongest.")
+    fast_hz: PositiveFloat | None = unset("A second, faster one: the wave is biperiodic then.")
     equal: Literal["fundamental", "peak_to_peak"] = default(
         "fundamental", "Property that linjbl's square shares with the window."
     )

@@ -22,7 +22,7 @@ from diploee.metrics.limits.check import (
     in_kw,
     power_check,
 )
-from diploee.model import default, unset
+from diploee.model import PositiveShare, default, unset
 from diploee.scenario.times import ResolutionMs
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
@@ -147,7 +147,7 @@ class LoadFactorLimit(_ClockLimit):
 
     key = "load_factor"
 
-    min: Annotated[float, Field(gt=0, le=1)] = Field(description="Least load factor [1].")
+    min: PositiveShare = Field(description="Least load factor [1].")
     of: Literal["peak", "nominal"] = default("peak", "Own maximum demand, or nominal power.")
     interval: ResolutionMs = default(
         QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
