@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.display import show_lines
+from diploee.cli.display import show_texts
 from diploee.cli.options import Json, Profiles, options, print_result, shipped_names
 from diploee.cli.run import AT_MOST_MIN
 from diploee.metrics.limits import load_limits
@@ -65,7 +65,5 @@ def battery_command(
         sections = battery_sections(run, rules, found, library)
     content = {**found.as_dict(), "sections": as_dict(sections)}
     print_result(content, found.lines(), as_json=as_json)
-    for table in [] if as_json else [table for of in sections for table in of.tables]:
-        typer.echo()
-        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
+    show_texts(() if as_json else [table for of in sections for table in of.tables])
     print_result(None, [note for of in sections for note in of.notes], as_json=False, quiet=as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from math import inf
@@ -29,6 +29,7 @@ from diploee.progress import Progress, Update
 if TYPE_CHECKING:
     from diploee.outputs import Run
     from diploee.outputs.sections import Section
+    from diploee.outputs.sections import Table as TextTable
 
 
 class ProgressBars(Progress):
@@ -109,8 +110,7 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
     show_figures(run.scenario.name, answer)
     for pools in (table for section in others for table in section.tables):
         if pools.title == "By pool":
-            console.print()
-            show_lines(pools.title, (pools.first, *pools.heads), list(pools.lines()))
+            show_texts([pools])
     of_pools = f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
     console.print(f"Boundary: {escape(run.boundary() + of_pools)}.")
     for warning in run.manifest["warnings"]:
@@ -129,11 +129,23 @@ def show_figures(title: str, section: Section) -> None:
     Console().print(table)
 
 
+def show_texts(tables: Iterable[TextTable]) -> None:
+    """Print tables of sections, each below an empty line."""
+    for table in tables:
+        Console().print()
+        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
+
+
 def show_lines(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table of texts, numbers to the right; cells of words are broken into lines."""
+    numeric = (k > 0 and all(row[k][:1] in NUMERIC for row in rows) for k in range(len(header)))
+    _show(title, zip(header, numeric, strict=True), rows)
+
+
+def _show(title: str, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table without lines, of columns by name and whether they are of numbers."""
     table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for index, name in enumerate(header):
-        numeric = index > 0 and all(row[index][:1] in NUMERIC for row in rows)
+    for name, numeric in columns:
         table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
@@ -159,10 +171,6 @@ WIDE = 200
 
 def show_table(title: str, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
     """Print a plain table; numbers to the right. Into a file or pipe, no line is broken."""
-    table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for index, name in enumerate(header):
-        numeric = bool(rows) and isinstance(rows[0][index], int | float)
-        table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(f"{v:,.1f}" if isinstance(v, float) else escape(str(v)) for v in row))
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+    numeric = [isinstance(value, int | float) for value in (rows or [header])[0]]
+    texts = ((f"{v:,.1f}" if isinstance(v, float) else str(v) for v in row) for row in rows)
+    _show(title, zip(header, numeric, strict=True), texts)

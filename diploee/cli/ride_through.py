@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.display import ProgressBars, show_figures, show_lines
+from diploee.cli.display import ProgressBars, show_figures, show_texts
 from diploee.cli.options import MOMENTS, Force, Json, Profiles, Quiet, place_option, print_result
 from diploee.cli.run import AT_MOST_MIN, SetOption
 from diploee.drawing.pictures import write_picture
@@ -97,8 +97,6 @@ def ride_through_command(
         return
     if not quiet:
         show_figures(section.title, section)
-    for table in () if quiet else section.tables:
-        typer.echo()
-        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
+    show_texts(() if quiet else section.tables)
     notes = ("", *(f"- {note}" for note in section.notes))
     print_result(None, notes, as_json=False, quiet=quiet)
