@@ -257,19 +257,23 @@ def simulate(
     return open_run(new.place)
 
 
+def _expect(is_so: bool, name: str, expected: str, value: object) -> None:
+    """Refuse a value that is not as expected."""
+    if not is_so:
+        raise InputError(f"{name}: expected {expected}, found {one_line(shown(value))}")
+
+
 def _check_lists(**given: object) -> None:
     """Refuse one object where a list is expected."""
     for name, value in given.items():
-        if not isinstance(value, tuple | list):
-            raise InputError(f"{name}: expected a list, found {one_line(shown(value))}")
+        _expect(isinstance(value, tuple | list), name, "a list", value)
 
 
 def _check_numbers(**given: object) -> None:
     """Refuse what is no number from 0 on; None leaves it open."""
     for name, value in given.items():
-        if value is not None and not is_number(value, 0, MAX_SIZE):
-            found = one_line(shown(value))
-            raise InputError(f"{name}: expected a number from 0 on, or None, found {found}")
+        is_so = value is None or is_number(value, 0, MAX_SIZE)
+        _expect(is_so, name, "a number from 0 on, or None", value)
 
 
 def _check_given(
@@ -277,19 +281,13 @@ def _check_given(
 ) -> None:
     """Refuse objects of the user's that a run can't use."""
     for sink in sinks:
-        if isinstance(sink, type) or not callable(getattr(sink, "add", None)):
-            found = one_line(shown(sink))
-            raise InputError(f"sinks: expected objects with a method add(block), found {found}")
+        can_add = not isinstance(sink, type) and callable(getattr(sink, "add", None))
+        _expect(can_add, "sinks", "objects with a method add(block)", sink)
     for each in limits:
-        if not isinstance(each, Limits):
-            found = one_line(shown(each))
-            raise InputError(f"limits: expected Limits, as load_limits gives, found {found}")
-    if not isinstance(policies, Mapping | None):
-        found = one_line(shown(policies))
-        raise InputError(f"policies: expected a policy by name of its pool, found {found}")
-    if engine not in get_args(Engine):
-        found = one_line(shown(engine))
-        raise InputError(f"engine: expected {one_of(get_args(Engine))}, found {found}")
+        _expect(isinstance(each, Limits), "limits", "Limits, as load_limits gives", each)
+    by_pool = isinstance(policies, Mapping | None)
+    _expect(by_pool, "policies", "a policy by name of its pool", policies)
+    _expect(engine in get_args(Engine), "engine", one_of(get_args(Engine)), engine)
 
 
 def _sink_error(text: str) -> InputError:

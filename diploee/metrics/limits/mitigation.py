@@ -304,11 +304,11 @@ def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
     return (min(shows_all_ms, COARSEST_MS) if hidden else COARSEST_MS), shows_all_ms
 
 
-def _check_step(run: Run, most_ms: int | None, shows_all_ms: int | None = None) -> None:
+def _check_step(run: Run, most_ms: int, shows_all_ms: int) -> None:
     """Refuse a run whose means are longer than the steps in which its battery would act."""
     step_ms = run.scenario.resolution_ms
-    if most_ms is not None and step_ms > most_ms:
-        most_ms = min(most_ms, shows_all_ms or most_ms)
+    if step_ms > most_ms:
+        most_ms = min(most_ms, shows_all_ms)
         fine_ms = next((ms for ms in steps_ms(step_ms) if ms <= most_ms), PROFILE_STEP_MS)
         raise InputError(
             f"{run.folder}: means over {step_ms / MS_PER_S:g} s hide what the battery holds, which "
