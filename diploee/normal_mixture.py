@@ -27,7 +27,6 @@ class Mixture:
 def expectation_maximisation(
     samples: Float64Array,
     start: Mixture,
-    count: Float64Array | None = None,
     *,
     n_rounds: int,
     tolerance: float,
@@ -35,19 +34,18 @@ def expectation_maximisation(
 ) -> Mixture:
     """Raise the likelihood of a mixture until it stands still (Dempster, Laird and Rubin 1977)."""
     weight, mean, sigma = start.weight, start.mean, start.sigma
-    counted = np.ones(samples.size) if count is None else count
-    total, before = float(counted.sum()), -np.inf
+    counted, before = np.ones(samples.size), -np.inf
     for _ in range(n_rounds):
         joint, log_density, likelihood = _densities(samples, counted, weight, mean, sigma)
-        if likelihood - before < tolerance * total:
+        if likelihood - before < tolerance * samples.size:
             break
         before = likelihood
         # E: the share of each sample that each component has. M: their moments.
-        share = np.exp(joint - log_density) * counted
+        share = np.exp(joint - log_density)
         held = np.maximum(share.sum(axis=1), _LEAST_HELD)
         if held.min() < least_held:
             break
-        weight, mean = held / total, (share @ samples) / held
+        weight, mean = held / samples.size, (share @ samples) / held
         spread = np.sum(share * (samples - mean[:, None]) ** 2, axis=1) / held
         sigma = np.maximum(np.sqrt(spread), LEAST_SIGMA)
     *_, likelihood = _densities(samples, counted, weight, mean, sigma)

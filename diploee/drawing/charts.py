@@ -235,11 +235,11 @@ def closed(values: Array) -> Array:
     return np.append(values, values[-1])
 
 
-def log_axis(label: str, *values: Array, margin: float = 1.1) -> Axis:
+def log_axis(label: str, *values: Array) -> Axis:
     """Return a logarithmic axis that holds all positive values, and at least two ticks."""
     seen = np.concatenate(values)
     seen = seen[np.isfinite(seen) & (seen > 0)]
-    low, high = (seen.min() / margin, seen.max() * margin) if seen.size else (1.0, 10.0)
+    low, high = (seen.min() / 1.1, seen.max() * 1.1) if seen.size else (1.0, 10.0)
     if len(log_ticks(low, high)[0]) < 2:
         low, high = 10.0 ** np.floor(np.log10(low)), 10.0 ** np.ceil(np.log10(high))
     return Axis(label, "log", (float(low), float(high)))

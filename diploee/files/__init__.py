@@ -12,7 +12,6 @@ from diploee.files.places import check_folder as check_folder
 from diploee.files.places import check_is_file as check_is_file
 from diploee.files.places import local_place as local_place
 from diploee.files.places import reason as reason
-from diploee.files.staging import is_staged as is_staged
 from diploee.files.staging import remove_leftovers as remove_leftovers
 from diploee.files.staging import try_lock as try_lock
 from diploee.files.writing import Writing as Writing

@@ -126,11 +126,6 @@ class Staging:
             self._handle = None
 
 
-def is_staged(folder: Path) -> bool:
-    """Return whether a writer is, or was when it was killed, at work in a folder."""
-    return bool(_stagings(folder))
-
-
 def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
     """Put right and remove what writers that were killed left in a folder.
 

@@ -87,9 +87,9 @@ def days_axis(first: np.datetime64, last: np.datetime64, spare_h: int = 24) -> A
     return Axis("Day", "date", (first - spare, last + spare))
 
 
-def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:
+def power_axis(runs: Sequence[RunData], unit: PowerUnit) -> Axis:
     """Return the power axis, with zero and the highest peak; of parts just "Power"."""
-    label = "Power" if any(run.is_part for run in runs) else label
+    label = "Power" if any(run.is_part for run in runs) else "Facility power"
     low, high = min(run.min_w for run in runs), max(run.max_w for run in runs)
     return Axis(f"{label} [{unit.power}]", range=with_zero(low / unit.watts, high / unit.watts))
 

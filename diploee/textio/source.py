@@ -58,13 +58,13 @@ def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
         ) from problem
 
 
-def read_bytes(path: Path, error: type[InputError] = LogFormatError) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """Return the content of a regular file as it is stored; errors as in `open_file`."""
-    with open_file(path, error) as file:
+    with open_file(path) as file:
         try:
             return file.read()
         except OSError as problem:
-            raise error(f"{path}: can't be read ({reason(problem)})") from problem
+            raise LogFormatError(f"{path}: can't be read ({reason(problem)})") from problem
 
 
 def _is_packed(data: bytes) -> bool:
