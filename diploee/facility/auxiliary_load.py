@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from diploee.columns import Column, Columns
+from diploee.columns import Column
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
@@ -22,16 +22,16 @@ DESIGN_SHARE = 0.01
 class AuxiliaryLoadSpec(StageSpec):
     """A constant load beside the IT equipment."""
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("auxiliary_power_w", "W", "facility", "mean", "at the loads themselves",
                "constant load beside the IT equipment", "load", "auxiliary"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("auxiliary_load.energy_mwh", "MWh", "energy of the auxiliary load", "{:,.1f}",
                view="table"),
     )  # fmt: skip
-    boundary: ClassVar[str | None] = "with a constant auxiliary load"
-    place: ClassVar[str | None] = "auxiliary_load"
+    boundary = "with a constant auxiliary load"
+    place = "auxiliary_load"
 
     kind: Literal["auxiliary_load"] = default(
         "auxiliary_load", "A constant load beside the IT equipment."

@@ -387,7 +387,7 @@ class BatterySpec(StageSpec):
         Metric("battery.mean_state_of_charge", "1", "mean state of charge", "{:.3f}"),
     )  # fmt: skip
     boundary = "behind a battery"
-    comes_again: ClassVar[bool] = True
+    comes_again = True
 
     kind: Literal["battery"] = default(
         "battery",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from diploee.columns import Column, Columns
+from diploee.columns import Column
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
@@ -17,14 +17,12 @@ from diploee.model import default
 class ConstantLossSpec(StageSpec):
     """A loss that is a constant part of what is drawn: ``P / (1 - loss_fraction)`` for a load P."""
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("loss_power_w", "W", "facility", "mean", "between the load and the supply",
                "loss, a constant part of the supply", "loss", "constant_loss"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"),
-    )
-    boundary: ClassVar[str | None] = "behind a loss that is a constant part of it"
+    metrics = (Metric("constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"),)
+    boundary = "behind a loss that is a constant part of it"
 
     kind: Literal["constant_loss"] = default(
         "constant_loss", "A loss that is a constant part of what is drawn."

@@ -143,10 +143,10 @@ class Plant(ABC):
 class CoolingSpec(StageSpec, ABC):
     """Settings of cooling in a scenario."""
 
-    columns: ClassVar[Columns] = COLUMNS
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
-    boundary: ClassVar[str | None] = "with the cooling plant"
-    place: ClassVar[str | None] = "cooling"
+    columns = COLUMNS
+    metrics = METRICS
+    boundary = "with the cooling plant"
+    place = "cooling"
     source: ClassVar[str] = POWER
     default_lags_s: ClassVar[tuple[float, ...]] = (120.0, 300.0)
 

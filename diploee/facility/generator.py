@@ -45,7 +45,7 @@ class GeneratorState(NamedTuple):
 class GeneratorSpec(StageSpec):
     """A generator that runs in hours of local time, or where demand is above a power."""
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("generator_w", "W", "facility", "mean", "at the generator's terminals",
                "output of the generator", "source", "generator"),
         Column("generator_fuel_w", "W", "facility", "mean", None,
@@ -54,7 +54,7 @@ class GeneratorSpec(StageSpec):
                "part of the interval in which the generator runs"),
         Column("generator_starts", "1", "facility", "total", None, "starts of the generator"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("generator.energy_mwh", "MWh", "energy that the generator gave", "{:,.2f}",
                view="table"),
         Metric("generator.fuel_mwh", "MWh", "heat in the fuel that the generator burnt",
@@ -64,8 +64,8 @@ class GeneratorSpec(StageSpec):
                view="table"),
         Metric("generator.max_mw", "MW", "highest output of the generator"),
     )  # fmt: skip
-    boundary: ClassVar[str | None] = "behind a generator"
-    comes_again: ClassVar[bool] = True
+    boundary = "behind a generator"
+    comes_again = True
 
     kind: Literal["generator"] = default(
         "generator",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import PositiveFloat
 
-from diploee.columns import Column, Columns
+from diploee.columns import Column
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.metric import Metric
 from diploee.model import SCALES, Share, default, optional, uncertain
 from diploee.units import W_PER_MW
 
@@ -23,13 +22,13 @@ class PduSpec(StageSpec):
     Sheet, section 2. Reactive power passes as it is.
     """
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("pdu_loss_w", "W", "facility", "mean", "between the PDUs' input and the nodes",
                "loss of PDUs and busways", "loss", "pdu"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = load_metrics("pdu", "PDUs")
-    boundary: ClassVar[str | None] = "behind PDUs"
-    place: ClassVar[str | None] = "pdu"
+    metrics = load_metrics("pdu", "PDUs")
+    boundary = "behind PDUs"
+    place = "pdu"
 
     kind: Literal["pdu"] = default(
         "pdu", "Losses of PDUs and busways between the UPS and the nodes."

@@ -61,15 +61,15 @@ class PointOfInterconnectionSpec(StageSpec):
     parts, +-30 % unless they are given: `reactive_share`, `filter_share` and `u_k`.
     """
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("poi_power_w", "W", "facility", "mean", _AT, "power drawn from the grid"),
         Column("poi_reactive_var", "var", "facility", "mean", _AT,
                "reactive power, drawn positive"),
         Column("loss_w", "W", "facility", "mean", "between the nodes' AC input and the grid",
                "electrical losses of all stages, without cooling and auxiliary load"),
     )  # fmt: skip
-    boundary: ClassVar[str | None] = _AT
-    place: ClassVar[str | None] = "point_of_interconnection"
+    boundary = _AT
+    place = "point_of_interconnection"
 
     kind: Literal["point_of_interconnection"] = default(
         "point_of_interconnection", "The meter between the site and the grid; the last stage."

@@ -14,7 +14,7 @@ Sheet "Flexibility and mitigation", section 5 (C3 without a battery).
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, model_validator
@@ -54,7 +54,7 @@ class RampLimitSpec(StageSpec, RampRates):
         Metric("ramp_limit.max_uncovered_mw", "MW", "most power beyond the ramp"),
     )  # fmt: skip
     boundary = "behind a ramp limit"
-    comes_again: ClassVar[bool] = True
+    comes_again = True
 
     kind: Literal["ramp_limit"] = default(
         "ramp_limit",

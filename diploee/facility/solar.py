@@ -49,17 +49,17 @@ MOST_TURN_DEG, COVER = 60.0, 0.4
 class SolarSpec(StageSpec):
     """A solar plant on the irradiance of the facility's weather."""
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("solar_w", "W", "facility", "mean", "at the inverters' output",
                "output of the solar plant", "source", "solar"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics = (
         Metric("solar.energy_mwh", "MWh", "energy that the solar plant gave", "{:,.1f}",
                view="table"),
         Metric("solar.max_mw", "MW", "highest output of the solar plant"),
     )  # fmt: skip
-    boundary: ClassVar[str | None] = "behind a solar plant"
-    comes_again: ClassVar[bool] = True
+    boundary = "behind a solar plant"
+    comes_again = True
 
     kind: Literal["solar"] = default(
         "solar",

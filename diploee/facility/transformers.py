@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import sqrt
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.columns import Column, Columns
+from diploee.columns import Column
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.metric import Metric
 from diploee.model import SCALES, Model, default, optional, uncertain
 from diploee.tables import Float64Array
 from diploee.units import W_PER_MW
@@ -95,15 +94,15 @@ class TransformersSpec(StageSpec):
     and ``S (sqrt(i0^2 - p0^2) + sqrt(u_k^2 - p_k^2) s^2)`` of reactive power (sheet, section 2).
     """
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("transformer_loss_w", "W", "facility", "mean", "between primary and secondary sides",
                "loss of all transformers", "loss", "transformers"),
         Column("transformer_load", "1", "facility", "mean", None,
                "apparent power at the secondary of the fullest transformers, over their rating"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = load_metrics("transformers", "transformers")
-    boundary: ClassVar[str | None] = "behind transformers"
-    place: ClassVar[str | None] = "transformers"
+    metrics = load_metrics("transformers", "transformers")
+    boundary = "behind transformers"
+    place = "transformers"
 
     kind: Literal["transformers"] = default(
         "transformers", "Losses and reactive power of the transformers."

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import PositiveFloat, SerializeAsAny, model_validator
 
-from diploee.columns import Column, Columns
+from diploee.columns import Column
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.metric import Metric
 from diploee.model import SCALES, Share, default, optional, uncertain
 from diploee.units import W_PER_MW
 
@@ -43,15 +42,15 @@ class UpsSpec(StageSpec):
     are not modelled.
     """
 
-    columns: ClassVar[Columns] = (
+    columns = (
         Column("ups_input_w", "W", "facility", "mean", "at the UPS' input",
                "power that the UPS draws"),
         Column("ups_loss_w", "W", "facility", "mean", "between the UPS' input and output",
                "loss of the UPS", "loss", "ups"),
     )  # fmt: skip
-    metrics: ClassVar[tuple[Metric, ...]] = load_metrics("ups", "UPS")
-    boundary: ClassVar[str | None] = "behind the UPS"
-    place: ClassVar[str | None] = "ups"
+    metrics = load_metrics("ups", "UPS")
+    boundary = "behind the UPS"
+    place = "ups"
 
     kind: Literal["ups"] = default(
         "ups", "Loss and reactive power of the uninterruptible power supplies."

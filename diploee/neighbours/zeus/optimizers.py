@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, PrivateAttr
@@ -41,7 +41,7 @@ class Setting:
 class DefaultBatchSize(BatchSizeOptimizer):
     """Always the default batch size."""
 
-    goes_with: ClassVar[str] = "max"
+    goes_with = "max"
     kind: Literal["default"] = "default"
 
     def _start(self, setting: Setting) -> None:
@@ -51,7 +51,7 @@ class DefaultBatchSize(BatchSizeOptimizer):
 class _OracleBatchSize(BatchSizeOptimizer):
     """Always the batch size of the lowest expected cost."""
 
-    goes_with: ClassVar[str] = "oracle"
+    goes_with = "oracle"
     kind: Literal["oracle"] = "oracle"
 
     def _start(self, setting: Setting) -> None:
