@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isnan
 from numbers import Real
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeGuard
 
 from diploee.errors import Brief, InputError, one_line, one_of, shown
 from diploee.units import W_PER_MW, PowerUnit
@@ -99,7 +99,7 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
 
     `none` stands for what is not a number.
     """
-    if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
+    if not is_plain_number(value) or isnan(value):
         return none
     if (found := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
         before = len(f"{abs(value * factor):.0f}")
@@ -123,6 +123,11 @@ def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
                 "give one of them another key"
             )
     return tuple(found.values())
+
+
+def is_plain_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number of Python; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_number(value: Any, least: float, most: float) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from diploee.metric import Metric, find_metric, number
+from diploee.metric import Metric, find_metric, is_plain_number, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs.ranked import Part, Pivot
 from diploee.outputs.sections import Figure, Section, Table
@@ -56,7 +56,7 @@ class RunView:
     def figure(self, key: str, item: str = "", note: str | None = None) -> Figure | None:
         """Return the figure of a key; None where the run has none."""
         value, metric = self.values.get(key), self.metric(key)
-        if metric is None or not isinstance(value, int | float) or isinstance(value, bool):
+        if metric is None or not is_plain_number(value):
             return None
         about = (self.when(key) or metric.text) if note is None else note
         item = self.named(metric, item)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diploee.errors import Brief, InputError, plural
-from diploee.metric import NONE, Metric, find_metric, flatten, short
+from diploee.metric import NONE, Metric, find_metric, flatten, is_plain_number, short
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run, open_run
 from diploee.outputs.lower_bounds import is_lower_bound
@@ -213,4 +213,4 @@ def _rows(runs: Sequence[Run]) -> list[MetricRow]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_plain_number(value) else None

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from diploee.errors import did_you_mean, one_of, shown
+from diploee.metric import is_plain_number
 from diploee.model import Model, default, optional, unset
 from diploee.tables import Int64Array
 from diploee.units import (
@@ -236,8 +237,7 @@ MAX_WEIGHT = 1_000_000_000
 
 
 def _is_weight(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 <= value <= MAX_WEIGHT  # type: ignore[operator]  # it is a number
+    return is_plain_number(value) and 0 <= value <= MAX_WEIGHT
 
 
 def _weights(n_weights: int, meaning: str) -> Callable[[object], tuple[float, ...]]:

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
 from diploee.errors import InputError, shown
+from diploee.metric import is_plain_number
 from diploee.model import Kinds, Model, Share, check_probabilities, default, unset
 from diploee.tables import Float64Array
 
@@ -95,7 +96,7 @@ class _Numbers(Draw):
     def _applied(self, base: Any, number: float) -> float:
         if self.apply == "set":
             return number
-        if not isinstance(base, int | float) or isinstance(base, bool):
+        if not is_plain_number(base):
             raise InputError(
                 f"apply: {self.apply} needs a number in the base scenario, found {shown(base)}"
             )

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.errors import shown
-from diploee.metric import of_curve
+from diploee.metric import is_plain_number, of_curve
 from diploee.outputs.words import LEAST_RUNS
 from diploee.streams import stream
 from diploee.sweeps.draws import Choice
@@ -190,10 +190,8 @@ def _point(
     alike: dict[bytes, dict[str, Float64Array]] = {}
     for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):
         found = [results[run.run].metrics.get(name) for run in members]
-        known = np.array([isinstance(v, int | float) and not isinstance(v, bool) for v in found])
-        values = np.array(
-            [v for v, is_number in zip(found, known, strict=True) if is_number], float
-        )
+        known = np.array([is_plain_number(value) for value in found])
+        values = np.array([value for value in found if is_plain_number(value)], float)
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)

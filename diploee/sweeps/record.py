@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from diploee.errors import InputError
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 from diploee.measures.distribution import Distribution
-from diploee.metric import flatten
+from diploee.metric import flatten, is_plain_number
 from diploee.outputs import METRICS_FILE, Run
 from diploee.outputs.folder import write_json
 from diploee.plain_data import Record, parse_json
@@ -211,7 +211,7 @@ def _array(values: list[Any]) -> pa.Array:
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
         return pa.array(values, pa.bool_())
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+    if all(is_plain_number(value) for value in known):
         whole = all(isinstance(value, int) for value in known)
         return pa.array(values, pa.int64() if whole and known else pa.float64())
     return pa.array([v if isinstance(v, str) or v is None else _json(v) for v in values])

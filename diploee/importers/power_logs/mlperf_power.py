@@ -35,6 +35,7 @@ from diploee.importers.power_logs.curves import (
 )
 from diploee.importers.power_logs.guard import Account, Log
 from diploee.importers.power_logs.options import MLPerfOptions
+from diploee.metric import is_plain_number
 from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.plain_data import Record, parse_json, read_json
 from diploee.profiles.derived import tdp_of
@@ -285,8 +286,7 @@ def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:
 
 def _watts(value: Any) -> float:
     """Return a reading [W], NaN for one that is no power of a node."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value <= MAX_POWER_W else np.nan
+    return float(value) if is_plain_number(value) and 0 <= value <= MAX_POWER_W else np.nan
 
 
 def _phases(path: Path) -> _Spans:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy
 
 from diploee.errors import Brief, InputError, one_of, shown
+from diploee.metric import is_plain_number
 from diploee.tables import Float64Array
 from diploee.units import LARGEST_NUMBER
 
@@ -58,7 +59,7 @@ class FittedModel(Brief):
             )
         given = [name for name in cls.quality if data.get(name) is not None]
         for symbol in (*cls.symbols, *given):
-            if isinstance(data[symbol], bool) or not isinstance(data[symbol], int | float):
+            if not is_plain_number(data[symbol]):
                 raise InputError(
                     f"{cls.what}'s {symbol} must be a number, found {shown(data[symbol])}"
                 )
