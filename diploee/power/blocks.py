@@ -250,11 +250,11 @@ class PowerModel:
             played, t0_ms, end_ms, self.dt_ms
         ):
             return False
-        edges = [table[played.profile_id, kind] for table in self.slices]
+        edges = [table[played.profile_id, kind].tolist() for table in self.slices]
         for reading, precision in zip(
             self._readings(played), (np.complex128, np.complex64), strict=False
         ):
-            lacking = set(zip(*(x.tolist() for x in (reading.profile_id, *edges)), strict=True))
+            lacking = set(zip(reading.profile_id.tolist(), *edges, strict=True))
             add_spectra(self._spectra, sorted(lacking), self.library, length, precision)
         return True
 

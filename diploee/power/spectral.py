@@ -103,7 +103,7 @@ def spectral_cost_s(segments: Segments, kind: Int64Array, length: int) -> float:
     """Estimate the time to add segments to one block on one core [s]."""
     rows = np.unique((segments.pool_id, segments.profile_id, kind), axis=1)
     n_transforms = rows.shape[1] + np.unique(segments.pool_id).size
-    return n_transforms * length * log2(length) * NS_PER_POINT * 1e-9
+    return float(n_transforms * length * log2(length) * NS_PER_POINT * 1e-9)
 
 
 def add_spectra(
