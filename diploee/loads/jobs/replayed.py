@@ -224,7 +224,6 @@ class ReplayedJobs(JobSource):
         spec, records = self.spec, log.jobs
         missing = "a submission" if spec.starts == "queued" else "a start"
         keep: BoolArray = time_ms != MISSING_MS
-        self._count(f"without {missing}", int((~keep).sum()))
         unmatched = (rule == UNMATCHED) & keep
         if spec.unmatched == "error" and unmatched.any():
             row = int(np.argmax(unmatched))
@@ -233,9 +232,9 @@ class ReplayedJobs(JobSource):
                 f"such as '{log.job_ids[row]}' on {records.n_nodes[row]} nodes for "
                 f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set unmatched: drop"
             )
-        self._count("without a rule", int(unmatched.sum()))
+        own = {f"without {missing}": int((~keep).sum()), "without a rule": int(unmatched.sum())}
         keep &= ~unmatched
-        self._count(NO_GPU, int((keep & (n_nodes == 0)).sum()))
+        own[NO_GPU] = int((keep & (n_nodes == 0)).sum())
         keep &= n_nodes > 0
         wide, per_node = (n_nodes > self._frame.n_nodes) & keep, self._frame.slots_per_node
         if wide.any() and spec.too_wide == "error":
@@ -246,19 +245,19 @@ class ReplayedJobs(JobSource):
                 "set too_wide: drop or clip, or lower node_factor"
             )
         if spec.too_wide == "drop":
-            self._count("wider than the pool", int(wide.sum()))
+            own["wider than the pool"] = int(wide.sum())
             keep &= ~wide
         else:
             self._count("clipped to the pool", int(wide.sum()))
         if not keep.any():
-            imported = log.counts.by_cause()
-            own = {cause: n for cause, n in self.counts.items() if cause not in imported}
             left_out = {**log.counts.dropped, **own}
             causes = "; ".join(f"{n:,} {cause}" for cause, n in left_out.items() if n)
             raise self._error(
                 f": no job of {spec.log} is left ({causes or 'it has none'}); change rules, "
                 "too_wide, node_factor, states, cpu_only or zero_durations, which leave jobs out"
             )
+        for cause, n in own.items():
+            self._count(cause, n)
         return keep
 
     def _within(self, log: JobLog, time_ms: Int64Array, keep: BoolArray) -> BoolArray:
