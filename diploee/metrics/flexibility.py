@@ -21,6 +21,7 @@ from diploee.metric import Metric
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import Scenario
 from diploee.scenario.flexibility import Event
+from diploee.schedule.controller import HOLD_MS
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
@@ -61,7 +62,7 @@ FLEXIBILITY_METRICS = (
            "{:,.0f}"),
     Metric(f"{_E}.overshoot_mw", "MW", "largest power above what event <event> allows"),
     Metric(f"{_E}.not_drawn_mwh", "MWh", "energy not drawn in event <event>",
-           text="its ramps included"),
+           text="its ramps and starts held before it included"),
     Metric(f"{_E}.rebound_mw", "MW", "largest rebound after event <event>",
            text="above the power without it, over 15 min; within 24 h, up to another event"),
     Metric(f"{_E}.rebound_mwh", "MWh", "energy of the rebound after event <event>",
@@ -89,7 +90,7 @@ class _EventMeter:
 
     def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
         self.event, self._step_ms, self._signals = event, step_ms, signals
-        self._from_ms = event.ramp_ms - event.baseline_ms
+        self._from_ms = event.ramp_ms - max(event.baseline_ms, HOLD_MS)
         self._until_ms = event.over_ms + REBOUND_MS
         self._parts: list[tuple[int, Float64Array, Float64Array]] = []
 
@@ -111,6 +112,7 @@ class _EventMeter:
         twin_w = np.concatenate([twin for *_, twin in self._parts])
         times_ms = self._parts[0][0] + np.arange(power_w.size, dtype=np.int64) * dt_ms
         before = times_ms < event.ramp_ms
+        before &= times_ms > event.ramp_ms - event.baseline_ms - dt_ms
         before_w = float(power_w[before].mean()) if before.any() else float(power_w[0])
         allowed_w = np.array(
             [
@@ -142,7 +144,7 @@ def _own_share(event: Event, events: Sequence[Event], times_ms: Int64Array) -> F
     """Return which part of what changes at each time is an event's, 0-1.
 
     ASSUMPTION: events that act at once share evenly; where none acts, a change is of the event that
-    was over last, for `REBOUND_MS`.
+    was over last, for `REBOUND_MS`, else of the next, for which starts are held before its ramp.
     """
     ramps_ms, over_ms = np.array([(of.ramp_ms, of.over_ms) for of in events]).T[:, :, np.newaxis]
     n_acting = ((ramps_ms <= times_ms) & (times_ms < over_ms)).sum(axis=0)
@@ -151,7 +153,10 @@ def _own_share(event: Event, events: Sequence[Event], times_ms: Int64Array) -> F
     rebounds = (n_acting == 0) & (last_ms == event.over_ms)
     rebounds &= times_ms < event.over_ms + REBOUND_MS
     n_rebound = int((over_ms == event.over_ms).sum())
-    own: Float64Array = acting / np.maximum(n_acting, 1) + rebounds / n_rebound
+    next_ms = np.where(ramps_ms > times_ms, ramps_ms, np.iinfo(np.int64).max).min(axis=0)
+    holds = (n_acting == 0) & (times_ms >= last_ms + REBOUND_MS) & (next_ms == event.ramp_ms)
+    n_hold = int((ramps_ms == event.ramp_ms).sum())
+    own: Float64Array = acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
     return own
 
 
@@ -167,7 +172,6 @@ def _against_twin(
     """Return what an event did to the power; its `own` part of a change is of energy alone."""
     held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
     limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
-    acting = (times_ms >= event.ramp_ms) & (times_ms < event.over_ms)
     after = (times_ms >= event.over_ms) & (own > 0)
     found: dict[str, Any] = {}
     if not held.any():  # the run ends before
@@ -189,7 +193,8 @@ def _against_twin(
     if reached.size:
         found["issue_to_target_s"] = (int(times_ms[reached[0]]) - event.issued_ms) / MS_PER_S
     found["overshoot_mw"] = max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
-    found["not_drawn_mwh"] = float(((twin_w - power_w) * own)[acting].sum()) * j_per_w / J_PER_MWH
+    saved_w = ((twin_w - power_w) * own)[times_ms < event.over_ms]
+    found["not_drawn_mwh"] = float(saved_w.sum()) * j_per_w / J_PER_MWH
     if after.any():
         beyond_w = (power_w - twin_w)[after]
         n = max(1, REBOUND_WINDOW_MS // dt_ms)

@@ -248,7 +248,7 @@ def sweep(
         As `run_sweep`.
     """
     if isinstance(asked, Mapping):
-        asked = sweep_from_dict(asked, str(asked.get("name", "sweep")))
+        asked = sweep_from_dict(asked, "sweep")
     loaded = asked if isinstance(asked, Sweep) else load_sweep(asked)
     if workers:
         options.setdefault("executor", partial(run_locally, n_workers=workers))

@@ -120,7 +120,7 @@ def test_energy_not_drawn_is_worth_its_price_and_its_carbon() -> None:
 
 
 @pytest.mark.parametrize("start_h", [12.25, 12.75, 13.5, 17.0, 40.0])
-def test_each_change_is_counted_in_one_event(start_h: float) -> None:
+def test_each_change_from_starts_held_to_rebound_is_counted_in_one_event(start_h: float) -> None:
     """Two events, from at once to days apart: energy and money of both are those of the run."""
     start_ms = round(start_h * H)
     issued_ms = start_ms - 30 * MIN
@@ -130,7 +130,7 @@ def test_each_change_is_counted_in_one_event(start_h: float) -> None:
     ]
     own_w, twin_w = a_day()
     rng = np.random.default_rng(2)
-    begin, over = 11 * 60 + 50, (start_ms + 2 * H) // MIN + 10
+    begin, over = 10 * 60 + 50, (start_ms + 2 * H) // MIN + 10
     own_w[begin:over] = twin_w[begin:over] - rng.uniform(0, 30e6, over - begin)
     own_w[over:] = twin_w[over:] + rng.uniform(0, 5e6, own_w.size - over)
     hours = np.arange(48, dtype=np.int64) * H
@@ -138,7 +138,7 @@ def test_each_change_is_counted_in_one_event(start_h: float) -> None:
     found = measured(own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)})
     within = min(over + 24 * 60, own_w.size)
     if start_h == 40:  # in between, what comes a day after the first is of neither
-        gap = slice(13 * 60 + 10 + 24 * 60, (start_ms - 10 * MIN) // MIN)
+        gap = slice(13 * 60 + 10 + 24 * 60, (start_ms - 70 * MIN) // MIN)
         own_w[gap] = twin_w[gap]
         found = measured(own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)})
     saved_mw = (twin_w - own_w)[begin:within] / 1e6
