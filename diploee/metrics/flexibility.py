@@ -90,7 +90,7 @@ class _EventMeter:
 
     def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
         self.event, self._step_ms, self._signals = event, step_ms, signals
-        self._from_ms = event.ramp_ms - max(event.baseline_ms, HOLD_MS)
+        self._from_ms = min(event.before_ms - event.baseline_ms, event.ramp_ms - HOLD_MS)
         self._until_ms = event.over_ms + REBOUND_MS
         self._parts: list[tuple[int, Float64Array, Float64Array]] = []
 
@@ -111,8 +111,8 @@ class _EventMeter:
         power_w = np.concatenate([own for _, own, _ in self._parts])
         twin_w = np.concatenate([twin for *_, twin in self._parts])
         times_ms = self._parts[0][0] + np.arange(power_w.size, dtype=np.int64) * dt_ms
-        before = times_ms < event.ramp_ms
-        before &= times_ms > event.ramp_ms - event.baseline_ms - dt_ms
+        before = times_ms < event.before_ms
+        before &= times_ms > event.before_ms - event.baseline_ms - dt_ms
         before_w = float(power_w[before].mean()) if before.any() else float(power_w[0])
         allowed_w = np.array(
             [

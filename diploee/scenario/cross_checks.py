@@ -172,18 +172,11 @@ def _overlaps(events: Sequence[DemandResponseEvent], clock: RunClock) -> Problem
     for (_, first), (index, second) in combinations(in_run, 2):
         early, late = sorted((first, second), key=lambda event: event.ramp_ms)
         key_path = ("flexibility", "events", index)
-        if late.ramp_ms < early.end_ms:
-            if early.target != late.target:
-                yield (
-                    key_path,
-                    f"'{late.id}' begins its ramp before '{early.id}' has ended, with another "
-                    "target; make them one event, or let one follow the other",
-                )
-        elif late.target.mw is None and late.ramp_ms - late.baseline_ms < early.over_ms:
+        if late.ramp_ms < early.end_ms and early.target != late.target:
             yield (
                 key_path,
-                f"the power before '{late.id}', which its target is of, is that of the event "
-                f"'{early.id}'; give its target in mw, or more time between them",
+                f"'{late.id}' begins its ramp before '{early.id}' has ended, with another "
+                "target; let it begin later, or at once (ramp_down: 0 s, start at the other's end)",
             )
 
 

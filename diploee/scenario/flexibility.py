@@ -5,7 +5,7 @@ Reference sheet ``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
@@ -122,12 +122,18 @@ class Event:
     ramp_down_ms: int
     ramp_up_ms: int
     tolerance: float  # share of the target that may be exceeded
-    baseline_ms: int  # time before its ramp over which the power before it is taken [ms]
+    baseline_ms: int  # time over which the power before it is taken [ms]
+    follows_ms: int | None = None  # ramp of the first event of those that it follows [ms]
 
     @property
     def ramp_ms(self) -> int:
         """When its ramp begins [ms]: so that it ends at the start, but never before its issue."""
         return max(self.issued_ms, self.start_ms - self.ramp_down_ms)
+
+    @property
+    def before_ms(self) -> int:
+        """Until when the power before it is taken [ms]: its ramp, or that of what it follows."""
+        return self.ramp_ms if self.follows_ms is None else self.follows_ms
 
     @property
     def held_ms(self) -> int:
@@ -334,9 +340,22 @@ class Flexibility(Model):
         return self.controller == "off" and self.has_something_to_answer
 
     def events_in(self, clock: RunClock) -> tuple[Event, ...]:
-        """Return the events in the time of a run, in the order of their ramps."""
-        found = (event.in_run(clock) for event in self.events)
-        return tuple(sorted(found, key=lambda event: (event.ramp_ms, event.id)))
+        """Return the events in the time of a run, in the order of their ramps.
+
+        ASSUMPTION: a share of the power before an event is, of one that begins while another acts
+        or too soon after it, of the power before that one.
+        """
+        in_run = (event.in_run(clock) for event in self.events)
+        found: list[Event] = []
+        for event in sorted(in_run, key=lambda event: (event.ramp_ms, event.id)):
+            after = (
+                replace(event, follows_ms=of.before_ms, baseline_ms=of.baseline_ms)
+                for of in found
+                if of.ramp_ms < event.ramp_ms < of.over_ms + event.baseline_ms
+                and event.target.mw is None
+            )
+            found.append(next(after, event))
+        return tuple(found)
 
     def spans_ms(self, clock: RunClock) -> list[tuple[int, int]]:
         """Return start of the ramp and end of each event [ms], sorted, non-overlapping."""

@@ -162,7 +162,8 @@ class FairCaps:
         self._follow = None
         if follow is not None:
             self._follow = _Following(follow, (signals or {})[follow.signal])
-        keep_ms = max((event.baseline_ms for event in events), default=25 * MS_PER_MIN)
+        reach_ms = (event.ramp_ms - event.before_ms + event.baseline_ms for event in events)
+        keep_ms = max(reach_ms, default=25 * MS_PER_MIN)
         self._history = PowerHistory(keep_ms)
         self._levels_w: dict[tuple[str, int, int], Float64Array] = {}
         self._paused: dict[tuple[str, int], int] = {}
@@ -248,7 +249,8 @@ class FairCaps:
             soon = event.ramp_ms - HOLD_MS <= now_ms < event.ramp_ms < end_ms
             # One that would be late for it is not held.
             if soon and of.deadline_ms(job) >= event.over_ms + of.job_estimate_ms[job]:
-                before_w = self._history.mean_w(now_ms - event.baseline_ms, now_ms)
+                until_ms = min(now_ms, event.before_ms)
+                before_w = self._history.mean_w(until_ms - event.baseline_ms, until_ms)
                 level_w = event.target.level_w(self._shown_w(limit, now_ms, before_w))
                 found_w = min(found_w, self._devices_w(limit, view, level_w))
         return found_w
@@ -288,8 +290,9 @@ class FairCaps:
             if now_ms < event.ramp_ms:
                 continue
             if limit.before_w is None:
-                before_w = self._history.mean_w(event.ramp_ms - event.baseline_ms, event.ramp_ms)
-                limit.before_w = self._shown_w(limit, event.ramp_ms - 1, before_w)
+                until_ms = event.before_ms
+                before_w = self._history.mean_w(until_ms - event.baseline_ms, until_ms)
+                limit.before_w = self._shown_w(limit, until_ms - 1, before_w)
             # The ramp back leads to what is drawn without caps, which may have grown meanwhile.
             back_w = self._uncapped_w(view) if now_ms >= event.end_ms else 0.0
             back_w = self._shown_w(limit, now_ms, back_w)

@@ -148,6 +148,24 @@ def test_each_change_from_starts_held_to_rebound_is_counted_in_one_event(start_h
     assert sum(energy) == pytest.approx(saved_mw.sum() / 60)
 
 
+def test_a_second_level_is_measured_against_the_power_before_the_first() -> None:
+    first = the_event()
+    second = the_event(
+        id="deeper",
+        start_ms=13 * H,
+        end_ms=14 * H,
+        ramp_down_ms=0,
+        target=EventTarget(fraction=0.5),
+        follows_ms=first.ramp_ms,
+    )
+    own_w, twin_w = a_day()
+    own_w[13 * 60 : 14 * 60] = 50e6
+    found = measured(own_w, twin_w, [first, second])["events"]
+    assert [event["before_mw"] for event in found] == [100, 100]
+    assert [event["target_mw"] for event in found] == [75, 50]
+    assert [event["held_fraction"] for event in found] == [1, 1]
+
+
 def test_a_rebound_ends_where_the_next_event_begins() -> None:
     later = the_event(id="later", issued_ms=16 * H, start_ms=17 * H, end_ms=18 * H)
     own_w, twin_w = a_day()

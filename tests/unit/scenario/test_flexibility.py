@@ -84,13 +84,6 @@ def test_a_product_fills_in_what_an_event_leaves_out() -> None:
             [{**ONE, **QUARTER}, {**ONE, "id": "two", "target": {"fraction": 0.5}}],
             "begins its ramp before 'one' has ended, with another target",
         ),
-        (
-            [
-                {**ONE, **QUARTER},
-                {"id": "two", "start": "2018-01-01 15:30", "end": "2018-01-01 16:00", **QUARTER},
-            ],
-            "the power before 'two', which its target is of, is that of the event 'one'",
-        ),
     ],
 )
 def test_events_that_can_not_be_or_contradict_each_other_are_refused(
@@ -101,6 +94,32 @@ def test_events_that_can_not_be_or_contradict_each_other_are_refused(
 
 def test_events_that_agree_may_overlap() -> None:
     tiny_scenario({"flexibility.events": [{**ONE, **QUARTER}, {**ONE, "id": "two", **QUARTER}]})
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"start": "2018-01-01 15:00", "ramp_down": "0 s", "target": {"fraction": 0.5}},
+        {"start": "2018-01-01 15:30", "target": {"fraction": 0.75}},
+        {"start": "2018-01-01 13:00", "target": {"fraction": 0.75}},
+    ],
+)
+def test_levels_one_after_the_other_are_shares_of_the_power_before_the_first(
+    later: dict[str, Any],
+) -> None:
+    events = [{**ONE, **QUARTER}, {"id": "two", "end": "2018-01-01 17:00", **later}]
+    scenario = tiny_scenario({"flexibility.events": events})
+    assert scenario.flexibility is not None
+    first, second = scenario.flexibility.events_in(scenario.clock)
+    assert second.before_ms == first.before_ms == first.ramp_ms < second.ramp_ms
+
+
+def test_an_event_long_after_another_is_of_its_own_power_before() -> None:
+    later = {"id": "two", "start": "2018-01-01 16:00", "end": "2018-01-01 17:00", **QUARTER}
+    scenario = tiny_scenario({"flexibility.events": [{**ONE, **QUARTER}, later]})
+    assert scenario.flexibility is not None
+    _, second = scenario.flexibility.events_in(scenario.clock)
+    assert second.before_ms == second.ramp_ms
 
 
 @pytest.mark.parametrize(
