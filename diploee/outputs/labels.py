@@ -74,7 +74,8 @@ LABELS: Mapping[str, Label] = {
     "month.peak": Label("peak", "max P of the month"),
     "month.demand": Label("15 min demand", "max of the month's 15 min means"),
     "month.load_factor": Label(
-        "load factor of the 15 min demand", "mean of the month's 15 min means / max of them"
+        "load factor of the 15 min demand",
+        "mean of the month's 15 min means, those of filling up too / max of them without those",
     ),
     "month.reactive": Label("15 min reactive", "max of the month's 15 min means of Q"),
 }

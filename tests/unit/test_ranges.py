@@ -18,6 +18,7 @@ from diploee.scenario.loading import get_value, with_value
 from diploee.scenario.yaml_lines import dotted
 
 NO_DEFAULT_ASSUMED = {
+    "RecurringTraining.gpu_idle_power_w": "worked out from other keys where absent",
     "SynchronousJob.spare_nodes": "worked out from other keys where absent",
     "Service.startup_s": "the default is the paper's, advice on others is assumed",
     "Service.instance_utilization": "likewise",

@@ -96,11 +96,13 @@ def recomputed(run: Run) -> dict[tuple[str, str], float]:
         table["Largest ramp up [MW/min]", column] = ramp.max()
         table["Largest ramp down [MW/min]", column] = -ramp.min()
     q_quarters = quarters_of(q)
+    all_quarters = quarters_of(whole)
     for month, of in p.groupby(p.index.strftime("%Y-%m")):
         own = quarters[quarters.index.strftime("%Y-%m") == month]
+        mean = all_quarters[all_quarters.index.strftime("%Y-%m") == month].mean()
         table[str(month), f"peak{MEANS}"] = of.max()
         table[str(month), "15 min demand"] = own.max()
-        table[str(month), "load factor of the 15 min demand"] = own.mean() / own.max()
+        table[str(month), "load factor of the 15 min demand"] = mean / own.max()
         table[str(month), "15 min reactive"] = q_quarters[
             q_quarters.index.strftime("%Y-%m") == month
         ].max()
