@@ -41,6 +41,14 @@ def battery_command(
             autocompletion=shipped_names("limits"),
         ),
     ],
+    at_most: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES",
+            min=0,
+            help="Longest that a run of a scenario, and that all cures, are forecast to take.",
+        ),
+    ] = AT_MOST_MIN,
     profiles: Profiles = None,
     as_json: Json = False,
 ) -> None:
@@ -59,11 +67,12 @@ def battery_command(
                     Path(folder) / scenario.name,
                     library=library,
                     engine="compiled",
-                    at_most_s=AT_MOST_MIN * S_PER_MIN,
+                    at_most_s=at_most * S_PER_MIN,
                 )
         found = mitigate(run, *rules)
-        sections = battery_sections(run, rules, found, library)
-    content = {**found.as_dict(), "sections": as_dict(sections)}
-    print_result(content, found.lines(), as_json=as_json)
+        print_result(None, found.lines(), as_json=False, quiet=as_json)
+        sections = battery_sections(run, rules, found, library, at_most * S_PER_MIN)
+    if as_json:
+        print_result({**found.as_dict(), "sections": as_dict(sections)})
     show_texts(() if as_json else [table for of in sections for table in of.tables])
     print_result(None, [note for of in sections for note in of.notes], as_json=False, quiet=as_json)

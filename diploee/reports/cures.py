@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from diploee.errors import InputError
+from diploee.errors import InputError, RunTooLongError
 from diploee.metrics.limits import LimitReport, Limits, check_limits
 from diploee.metrics.limits.mitigation import Mitigation, figures_of, power_of
 from diploee.outputs.sections import Figure, Section, Table
@@ -15,7 +16,7 @@ from diploee.outputs.words import pattern_for
 from diploee.scenario import scenario_from_dict
 from diploee.scenario.loading import with_overrides
 from diploee.simulation import simulate
-from diploee.units import MS_PER_DAY
+from diploee.units import MS_PER_DAY, S_PER_MIN
 
 if TYPE_CHECKING:
     from diploee.outputs import Run
@@ -31,7 +32,11 @@ NO_BATTERY = (0.0, 0.0, 0.0)
 
 
 def battery_sections(
-    run: Run, limits: Sequence[Limits], found: Mitigation, library: ProfileLibrary | None = None
+    run: Run,
+    limits: Sequence[Limits],
+    found: Mitigation,
+    library: ProfileLibrary | None = None,
+    at_most_s: float = 600.0,
 ) -> list[Section]:
     """Return what a battery changes of a run, and other cures beside it.
 
@@ -45,6 +50,8 @@ def battery_sections(
         From `mitigate`.
     library : ProfileLibrary, optional
         Power profiles of the run; the shipped reference profiles by default.
+    at_most_s : float, optional
+        Time of all that is simulated again [s]; a cure that is forecast to pass it is left out.
     """
     if found.stage is None:
         return []
@@ -59,12 +66,20 @@ def battery_sections(
         *_row(PLAIN[0], NO_BATTERY, before, found.before),
         *_row(PLAIN[1], sizes, after, found.after),
     ]
-    notes, kept = [], set()
-    for kind, name, keys in _changes(run):
+    notes, kept, end_s = [], set(), monotonic() + at_most_s
+    changed = list(_changes(run))
+    for kind, name, keys in changed:
         if kind in kept:
             continue
         try:
-            figures, reports = _run_again(run, keys, limits, library)
+            left_s = max(end_s - monotonic(), 0)
+            figures, reports = _run_again(run, keys, limits, library, left_s)
+        except RunTooLongError as error:
+            notes.append(
+                f"{name}: not simulated, as it is forecast to take {error.time_s / S_PER_MIN:.2g} "
+                f"min of the {left_s / S_PER_MIN:.2g} left; more by --at-most"
+            )
+            continue
         except InputError as error:
             notes.append(f"{name}: can't be tried: {error}")
             continue
@@ -73,8 +88,8 @@ def battery_sections(
             kept.add(kind)
     days = run.scenario.horizon_ms / MS_PER_DAY
     other = "no synchronous job is there to be changed"
-    if len({row.item for row in rows}) > len(PLAIN):
-        other = "what changes a synchronous job is simulated again, with the same seed"
+    if changed:
+        other = "what changes a synchronous job is simulated again over them, with the same seed"
     said = (
         f"energy and full cycles over {days:.3g} days; the battery is applied to the run's power, "
         f"{other}",
@@ -128,7 +143,11 @@ def _changes(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _run_again(
-    run: Run, keys: dict[str, Any], limits: Sequence[Limits], library: ProfileLibrary | None
+    run: Run,
+    keys: dict[str, Any],
+    limits: Sequence[Limits],
+    library: ProfileLibrary | None,
+    at_most_s: float,
 ) -> tuple[list[float], list[LimitReport]]:
     data, _ = with_overrides(run.manifest["scenario"], (), keys)
     with TemporaryDirectory() as folder:
@@ -138,6 +157,7 @@ def _run_again(
             library=library,
             engine="compiled",
             jobs_file=False,
+            at_most_s=at_most_s,
         )
         figures = figures_of(power_of(again), again.scenario.resolution_ms)
         return [value for _, value, _ in figures], [check_limits(again, one) for one in limits]

@@ -212,6 +212,19 @@ def test_cures_stand_side_by_side_as_each_is_simulated(
     assert str(rows[names[3]]["0.2/0.2"].value).startswith(f"{verdict}: ")
 
 
+def test_cures_that_time_does_not_allow_are_named_and_not_simulated(
+    training: Run, held: Mitigation
+) -> None:
+    _, cures = battery_sections(training, [ramps(0.2, 0.2)], held, at_most_s=0)
+    assert list(cures.tables[0].rows) == ["as it is", "battery"]
+    said, *left_out = cures.notes
+    assert "no synchronous job" not in said
+    smaller = [f"largest job on {n} nodes" for n in (50, 25, 12)]
+    names = [note.partition(": not")[0] for note in left_out]
+    assert names == ["power_smoothing: {}", *smaller]
+    assert all("not simulated" in note for note in left_out)
+
+
 def test_limits_that_no_battery_keeps_are_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
