@@ -439,7 +439,7 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         peaked, demand, of_demand, drawn = (
             LABELS[f"month.{key}"].name for key in ("peak", "demand", "load_factor", "reactive")
         )
-        yield Figure(name, peak, "MW", note, f"{peaked}, {interval(clock.step_ms)} means")
+        yield Figure(name, peak, "MW", note, f"{peaked}, {interval(run.scenario.resolution_ms)} means")
         yield Figure(name, of[1] if of else None, "MW", why, demand)
         yield Figure(name, factor, "", why or about, of_demand)
         if reactive:

@@ -135,6 +135,17 @@ def test_every_label_of_the_first_figures_has_a_formula(run: Run) -> None:
     assert [name for name in names if not known.fullmatch(name)] == []
 
 
+def test_a_month_s_peak_is_called_a_mean_over_what_is_written_not_over_finer_steps(
+    tmp_path: Path,
+) -> None:
+    changes = CHANGES | {"duration": "2 h", "step": "10 s"}
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    (months,) = (of for of in data_sheet(run).sections if of.id == "months")
+    written = pd.read_parquet(run.folder / "facility.parquet").set_index("timestamp")
+    named = {column: figure.value for (_, column), figure in cells(months).items()}
+    assert named[f"peak{MEANS}"] == pytest.approx(written["facility_power_w"].max() / 1e6)
+
+
 def test_page_and_terminal_show_the_same_first_figures(run: Run, tmp_path: Path) -> None:
     page = html.unescape(run.report(tmp_path / "page.html").read_text("utf-8"))
     shown = " ".join(re.sub(r"<[^>]*>", " ", page).split())
