@@ -91,8 +91,8 @@ def battery_sections(
     if changed:
         other = "what changes a synchronous job is simulated again over them, with the same seed"
     said = (
-        f"energy and full cycles over {days:.3g} days; the battery is applied to the run's power, "
-        f"{other}",
+        f"energy, full cycles and verdicts over {days:.3g} days; the battery is applied to the "
+        f"run's power, {other}",
         *notes,
     )
     return [

@@ -22,6 +22,7 @@ from diploee.errors import InputError, cell, plural
 from diploee.files import check_file, writing
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
+from diploee.metrics.bands import FLAGGED_STEPS
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.outputs import Run, open_run
@@ -345,13 +346,24 @@ def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
         words.append("1 s means: of the event windows, in steps of 0.1 s.")
     if finer:
         words.append(f"Means of {listed(finer)} need a finer step; what is faster is not shown.")
-    if most_hz := view.values.get("grid.bandwidth.flagged_hz"):
+    if most_hz := _most_hz(view):
         words.append(f"Nothing above {most_hz:.2g} Hz is modelled.")
     if bounds:
         records_s = view.values.get("grid.bandwidth.interpolated_s")
         why = f"clouds are not seen within {records_s:g} s" if records_s else "readings smear them"
         words.append(f"Lower bounds: {listed(bounds)}, as {why}.")
     return " ".join(words)
+
+
+def _most_hz(view: RunView) -> float | None:
+    """Return the frequency up to which steps show something: of the written ones, or finer."""
+    values = view.values
+    most_hz: float | None = values.get("grid.bandwidth.flagged_hz")
+    if most_hz is None or (step_s := values.get("grid.at_step.step_s")) is None:
+        return most_hz
+    profiles = view.run.metrics["grid"]["bandwidth"].get("of_profiles") or ()
+    readings_hz = [of["flagged_hz"] for of in profiles if of.get("flagged_hz") is not None]
+    return min([FLAGGED_STEPS / step_s, *readings_hz])
 
 
 def _shares(run: Run) -> Iterator[Figure]:
@@ -439,7 +451,9 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         peaked, demand, of_demand, drawn = (
             LABELS[f"month.{key}"].name for key in ("peak", "demand", "load_factor", "reactive")
         )
-        yield Figure(name, peak, "MW", note, f"{peaked}, {interval(run.scenario.resolution_ms)} means")
+        yield Figure(
+            name, peak, "MW", note, f"{peaked}, {interval(run.scenario.resolution_ms)} means"
+        )
         yield Figure(name, of[1] if of else None, "MW", why, demand)
         yield Figure(name, factor, "", why or about, of_demand)
         if reactive:

@@ -146,6 +146,18 @@ def test_a_month_s_peak_is_called_a_mean_over_what_is_written_not_over_finer_ste
     assert named[f"peak{MEANS}"] == pytest.approx(written["facility_power_w"].max() / 1e6)
 
 
+def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(tmp_path: Path) -> None:
+    said = {}
+    for step in (None, "10 s"):
+        changes = CHANGES | {"duration": "2 h", "step": step}
+        run = simulate(tiny_scenario(changes), tmp_path / f"{step}", library=tiny_library())
+        (averaging,) = (of for of in data_sheet(run).sections if of.id == "averaging")
+        notes = " ".join((*averaging.notes, *(table.note for table in averaging.tables)))
+        said[step] = re.search(r"Nothing above ([\d.]+) Hz", notes)
+    assert said[None] and float(said[None][1]) == pytest.approx(0.4 / 60, rel=0.05)
+    assert said["10 s"] and float(said["10 s"][1]) == pytest.approx(0.4 / 10, rel=0.05)
+
+
 def test_page_and_terminal_show_the_same_first_figures(run: Run, tmp_path: Path) -> None:
     page = html.unescape(run.report(tmp_path / "page.html").read_text("utf-8"))
     shown = " ".join(re.sub(r"<[^>]*>", " ", page).split())
