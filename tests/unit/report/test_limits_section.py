@@ -115,6 +115,15 @@ def test_a_coarser_reading_never_replaces_what_was_checked_at_the_step(checked: 
     assert checked.limits(STORED) is checked.verdicts[0]
 
 
+def test_the_same_rules_under_another_name_are_named_by_the_step_they_were_checked_at(
+    checked: Run,
+) -> None:
+    again = checked.limits(STORED.model_copy(update={"name": "mine"}))
+    assert again.resolution_s == checked.verdicts[0].resolution_s == 10
+    fewer = STORED.model_copy(update={"name": "mine", "daily_energy_mwh": 1e6})
+    assert checked.limits(fewer).resolution_s == 60
+
+
 @pytest.fixture
 def sweep_folder(tmp_path: Path, library_folder: Path) -> Path:
     sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.1, 0.9]}}], seeds=2)
