@@ -362,8 +362,10 @@ def _most_hz(view: RunView) -> float | None:
     if most_hz is None or (step_s := values.get("grid.at_step.step_s")) is None:
         return most_hz
     profiles = view.run.metrics["grid"]["bandwidth"].get("of_profiles") or ()
-    readings_hz = [of["flagged_hz"] for of in profiles if of.get("flagged_hz") is not None]
-    return min([FLAGGED_STEPS / step_s, *readings_hz])
+    readings_hz: list[float] = [
+        of["flagged_hz"] for of in profiles if of.get("flagged_hz") is not None
+    ]
+    return min([FLAGGED_STEPS / float(step_s), *readings_hz])
 
 
 def _shares(run: Run) -> Iterator[Figure]:

@@ -194,10 +194,11 @@ class LimitReport(Brief):
             taken = (of._replace(key=back[of.key]) for of in others if of.key in back)
             return *(of for of in own if of.key not in keys), *taken
 
-        every = (*self.results, *self.unchecked, *self.outside)
+        every = {of.key for of in self.results}
+        every |= {of.key for of in (*self.unchecked, *self.outside)}
         return replace(
             self,
-            resolution_s=(other if all(of.key in keys for of in every) else self).resolution_s,
+            resolution_s=(other if every <= keys.keys() else self).resolution_s,
             results=tuple(results),
             unchecked=joined(self.unchecked, other.unchecked),
             outside=joined(self.outside, other.outside),
