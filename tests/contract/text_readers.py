@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
     return repr(value)
 
 
-OF_THE_FILE = ("source", "path", "sha256", "source_sha256", "line")
+OF_THE_FILE = ("source", "path", "sha256", "source_sha256", "line", "where")
 
 
 def _job_log(writer: LogWriter) -> TextReader:
