@@ -35,6 +35,9 @@ USUAL = 0.9
 """Quantile of the intervals beyond which a gap is looked for, as some readings come irregularly."""
 CLOSE = 0.75
 """Readings closer than this part of their interval are too many for one device."""
+LEAST_IN_TURN, IN_TURN = 30, 2.0
+"""Rows, and how far each differs from the next more than from the one after, of two devices that
+are read in turn."""
 PAUSE_US = 2_000_000
 """How long a logger may pause where its clock changes [us]."""
 
@@ -275,6 +278,20 @@ def bridge(
     gaps_s = gap_us[is_gap] / US_PER_S
     account.add(BRIDGED, rows[known[1:][is_gap]], gap_j @ bridged, gaps_s @ bridged)
     return float(gap_s)
+
+
+def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
+    """Return whether rows alternate strictly between two levels, or two waits: two devices."""
+    wait_us = np.diff(t_us)
+    if wait_us.size < LEAST_IN_TURN:
+        return False
+    least_us = float(np.median(wait_us)) / 20  # else rounded stamps alternate
+    for values, least in ((power_w[~np.isnan(power_w)], 0.0), (wait_us, least_us)):
+        first, second = values[1:] - values[:-1], values[2:] - values[:-2]
+        next_by, after_by = np.median(np.abs(first)), np.median(np.abs(second))
+        if next_by > max(IN_TURN * after_by, least) and np.mean(first[1:] * first[:-1] < 0) > USUAL:
+            return True
+    return False
 
 
 def falls_back(t_us: Int64Array, hour_us: int) -> BoolArray:

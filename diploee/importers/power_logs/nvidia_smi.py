@@ -29,7 +29,15 @@ from diploee.importers.power_logs.curves import (
     restored,
     sum_w,
 )
-from diploee.importers.power_logs.guard import FAILED, HOUR_US, UNTIMED, Account, Log, falls_back
+from diploee.importers.power_logs.guard import (
+    FAILED,
+    HOUR_US,
+    UNTIMED,
+    Account,
+    Log,
+    falls_back,
+    in_turn,
+)
 from diploee.importers.power_logs.options import NvidiaSmiOptions
 from diploee.profiles.meters import Meter, known_meter
 from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile, Repair
@@ -180,6 +188,20 @@ def _refuse_copies(files: list[Path], machines: list[_Machine]) -> None:
                     f"{path}: {what} {other}, expected each GPU once; leave one out, or put the "
                     "parts of one machine's log one after the other in one file"
                 )
+    gpus = [gpu for machine in machines for gpu in machine.gpus]
+    start_us = max(int(gpu.curve.t_us[0]) for gpu in gpus)
+    end_us = min(int(gpu.curve.t_us[-1]) for gpu in gpus)
+    read: dict[bytes, Device] = {}
+    for gpu in gpus:
+        shared = slice(*np.searchsorted(gpu.curve.t_us, (start_us, end_us)))
+        assert gpu.curve.power_w is not None
+        power_w = gpu.curve.power_w[shared]
+        copied = read.setdefault(gpu.curve.t_us[shared].tobytes() + power_w.tobytes(), gpu)
+        if copied.name != gpu.name and np.diff(power_w).any():
+            raise LogFormatError(
+                f"{gpu.name}: {gpu.label} has the same readings at the same times as "
+                f"{copied.label} of {copied.name}, expected each GPU once; leave one out"
+            )
 
 
 def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
@@ -211,6 +233,13 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         if options.devices and name not in options.devices:
             continue
         label = name if found.has_unique_names else f"GPU {name}"
+        if options.n_gpus is None and not found.is_told and in_turn(times.us[rows], power_w[rows]):
+            table.fail(
+                int(rows[1]),
+                f"{label.strip()} alternates between two levels or waits, as two machines with "
+                f"GPUs of one name: query 'uuid', log a column 'host', or give the GPUs of all "
+                f"machines in the file (--gpus {2 * len(found.rows)}; {len(found.rows)} of one)",
+            )
         causes = {FAILED: failed[rows], above: too_high[rows]}
         account = Account(log, label, table.where)
         gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
@@ -285,6 +314,7 @@ class _Gpus(NamedTuple):
     rows: dict[str, Int64Array]
     n_hosts: int
     has_unique_names: bool
+    is_told: bool  # whether columns tell all of them apart
     incomplete: Int64Array  # rows in ticks that not all GPUs have
 
 
@@ -314,7 +344,7 @@ def _gpus(table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | 
         if host is None and local is not None:  # as many machines as GPUs have one index
             of_index = pc.unique(pc.binary_join_element_wise(local, unique, "\t")).to_pylist()
             n_hosts = max(Counter(pair.partition("\t")[0] for pair in of_index).values(), default=1)
-        return _Gpus(by_name, n_hosts, unique is not None, timed[:0])
+        return _Gpus(by_name, n_hosts, unique is not None, True, timed[:0])
     split: dict[str, Int64Array] = {}
     lost, n_machines = [timed[:0]], 1
     for name, rows in by_name.items():
@@ -333,7 +363,7 @@ def _gpus(table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | 
                 parts += [f"machine {machine + 1}"] * (machines > 1)
                 split[" ".join(parts)] = of_block[gpu == nth]
             n_machines = max(n_machines, machines)
-    return _Gpus(split, n_hosts * n_machines, False, np.sort(np.concatenate(lost)))
+    return _Gpus(split, n_hosts * n_machines, False, False, np.sort(np.concatenate(lost)))
 
 
 def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
@@ -364,6 +394,8 @@ def _blocks(
     if n_told and n_told > 1 and restarts.size != n_told - 1:
         backmost = np.sort(np.argsort(step_us)[: n_told - 1])
         restarts = backmost[step_us[backmost] < -span_us / 2]
+    elif np.count_nonzero(step_us < 0) > (1 - REGULAR) * rows.size:
+        return [rows]  # in no order
     elif falls_back(of_us, HOUR_US)[restarts].any():
         return [rows]
     blocks = np.split(rows, restarts + 1)

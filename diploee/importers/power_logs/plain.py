@@ -32,7 +32,15 @@ from diploee.importers.power_logs.curves import (
     restored,
     sum_w,
 )
-from diploee.importers.power_logs.guard import GAP_INTERVALS, HELD, UNTIMED, Account, Log
+from diploee.importers.power_logs.guard import (
+    GAP_INTERVALS,
+    HELD,
+    MAX_LOST_ENERGY,
+    UNTIMED,
+    Account,
+    Log,
+    in_turn,
+)
 from diploee.importers.power_logs.options import PlainOptions
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import BOUNDARIES, PLUS_CONSTANT, Boundary, PowerProfile
@@ -48,7 +56,10 @@ UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
 UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
-DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
+DEVICES = (
+    *("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter", "name"),
+    *("server", "machine", "chassis", "rack", "pdu", "psu", "outlet", "feed", "circuit", "channel"),
+)
 _APART = "tell devices apart (--device-column; --devices for some), "
 US_PER_DAY = 86_400e6
 _OF_DAY = r"^(\d\d?:\d\d)"
@@ -101,6 +112,8 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         _readings(Account(log, name, table.where), rows, t_us, power_w)
         for name, rows in by_device.items()
     ]
+    if not options.devices:
+        _refuse_several(sheet, [device for device, _ in readings], options)
     interval_s = max(device.interval_us for device, _ in readings) / US_PER_S
     field = "other" if options.gpu is None else "power.draw"
     known_s = round(options.sampling_interval_s or interval_s, 9)
@@ -140,6 +153,25 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         power_boundary=_boundary(options.power_boundary, options.add_w),
         notes=" ".join(notes),
     )
+
+
+def _refuse_several(sheet: Sheet, devices: list[Device], options: PlainOptions) -> None:
+    """Refuse devices in turn that no column tells apart, and a device that is all others' total."""
+    curve = devices[0].curve
+    assert curve.power_w is not None
+    if not options.device_column and in_turn(curve.t_us, curve.power_w):
+        raise LogFormatError(
+            f"{sheet.header}: rows alternate between two levels or waits, as of two devices in "
+            "turn; name their column (--device-column), or say that there is none "
+            "(--device-column '')"
+        )
+    energy_j = np.array([device.curve.energy_j[-1] for device in devices])
+    others_j, largest = energy_j.sum() - energy_j.max(), devices[int(np.argmax(energy_j))]
+    if len(devices) > 2 and abs(energy_j.max() - others_j) <= MAX_LOST_ENERGY * others_j:
+        raise LogFormatError(
+            f"{sheet.path}: '{largest.label}' has the energy of the other {len(devices) - 1} "
+            "devices together, as their total; name those to be summed (--devices)"
+        )
 
 
 def _readings(

@@ -19,6 +19,7 @@ from diploee.importers.power_logs.guard import (
     Account,
     Log,
     in_order,
+    in_turn,
 )
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.plain import import_plain
@@ -190,19 +191,73 @@ def test_rows_in_another_order_lose_nothing(tmp_path):
 def test_devices_that_nobody_named_are_not_summed(tmp_path):
     sensors = {"PS1": 500, "PS2": 500, "System": 1000}
     text = "".join(f"{t},{name},{w}\n" for t in range(60) for name, w in sensors.items())
-    for column in ("sensor", "gpu", "node", "outlet"):
+    for column in ("sensor", "gpu", "node", "outlet", "place"):
         with pytest.raises(InputError, match=r"--device-column.*--devices"):
             plain(tmp_path, f"t_s,{column},power_w\n{text}")
-    table = f"t_s,outlet,power_w\n{text}"
-    assert plain(tmp_path, table, device_column=["outlet"]).mean_power_w == 2_000
-    taken = plain(tmp_path, table, device_column=["outlet"], devices=["PS1", "PS2"])
+    table = f"t_s,place,power_w\n{text}"
+    with pytest.raises(InputError, match=r"'System' has the energy of the other 2 .*--devices"):
+        plain(tmp_path, table, device_column=["place"])
+    every = plain(tmp_path, table, device_column=["place"], devices=list(sensors))
+    assert every.mean_power_w == 2_000
+    taken = plain(tmp_path, table, device_column=["place"], devices=["PS1", "PS2"])
     assert taken.mean_power_w == 1_000
-    named = table.replace("outlet", "sensor")
+    named = table.replace("place", "sensor")
     assert plain(tmp_path, named, devices=["System"]).mean_power_w == 1_000
     with pytest.raises(InputError, match=r"no device 'PS3' in column 'sensor' \(have: 'PS1'"):
         plain(tmp_path, named, devices=["PS3"])
     with pytest.raises(InputError, match="no column is known to tell devices apart"):
         plain(tmp_path, table, devices=["PS1"])
+
+
+@pytest.mark.parametrize("columns", ["index", "", "index of two"])
+@pytest.mark.parametrize(("apart", "levels"), [(0.5, (300, 340)), (0.45, (320, 320))])
+def test_machines_read_in_turn_without_names_are_asked_for(tmp_path, columns, apart, levels):
+    noise_w = np.random.default_rng(5).normal(0, 5, 480)
+    t_s = (np.arange(120)[:, None, None] + np.array([[0], [apart]]) + [0, 0.01]).ravel()
+    gpu, machine = np.tile([0, 1], 240), np.tile([0, 0, 1, 1], 120)
+    if columns != "index of two":
+        t_s, machine, gpu, noise_w = t_s[::2], machine[::2], gpu[::2], noise_w[::2]
+    watts = np.array(levels)[machine] + noise_w
+    path = smi(tmp_path, smi_rows(t_s, gpu, watts))
+    if not columns:
+        path.write_text(path.read_text("utf-8").replace(" index,", "").replace(" 0,", ""), "utf-8")
+    n_gpus = 2 * len(set(gpu))
+    with pytest.raises(InputError, match=rf"alternates between .*--gpus {n_gpus}; "):
+        of_smi(path)
+    total_w = watts.mean() * n_gpus
+    assert of_smi(path, n_gpus=n_gpus).mean_power_w == pytest.approx(total_w, rel=0.01)
+    assert of_smi(path, n_gpus=n_gpus // 2).mean_power_w == pytest.approx(total_w / 2, rel=0.01)
+
+
+def test_a_noisy_or_slow_gpu_does_not_look_like_two():
+    rng, t_us = np.random.default_rng(6), np.arange(400) * 1_000_000
+    jitter_us = rng.normal(0, 20_000, 400).astype(np.int64)
+    for watts in (wave_w(np.arange(400)), rng.normal(400, 30, 400), np.repeat(rng.random(200), 2)):
+        assert not in_turn(t_us + jitter_us, watts)
+    assert not in_turn(np.arange(400) * 100_500 // 1_000 * 1_000, np.full(400, 300.0))
+
+
+def test_a_table_of_two_devices_in_turn_is_refused_or_said_to_be_of_one(tmp_path):
+    rows = "".join(f"{t / 2},{300 + 100 * (t % 2)}\n" for t in range(100))
+    with pytest.raises(InputError, match=r"table.csv:1: rows alternate .*--device-column ''"):
+        plain(tmp_path, f"t_s,power_w\n{rows}")
+    assert plain(tmp_path, f"t_s,power_w\n{rows}", device_column=[""]).mean_power_w == 350
+
+
+def test_a_log_that_is_there_twice_is_refused_however_it_is_written(tmp_path):
+    rows = smi_rows(np.arange(60), [0] * 60, wave_w(np.arange(60)))
+    bare = [row.replace(" W", "") for row in rows[:-3]]
+    paths = [smi(tmp_path, of, name=f"{k}.csv") for k, of in enumerate((rows, bare))]
+    with pytest.raises(InputError, match=r"1.csv: GPU 0 has the same readings .*0.csv"):
+        import_nvidia_smi(paths, workload="w")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shuffled_rows_of_several_gpus_are_sorted(tmp_path, seed):
+    order = np.random.default_rng(seed).permutation(400)
+    profile = of_smi(smi(tmp_path, smi_rows(order // 2, order % 2, wave_w(order // 2, order % 2))))
+    whole_w = wave_w(np.arange(200)) + wave_w(np.arange(200), 1)
+    assert profile.energy_j == pytest.approx(np.trapezoid(whole_w), rel=1e-5)
 
 
 def test_a_column_of_devices_found_by_its_name_can_be_left_out(tmp_path):
