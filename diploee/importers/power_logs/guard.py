@@ -31,6 +31,8 @@ MAX_LOST_ENERGY, MAX_LOST_TIME = 0.01, 0.05
 is held at the ends, or cut off there as not all devices have it, the time alone counts."""
 GAP_INTERVALS = 3.0
 """A gap is longer than this many of the readings' longer intervals (`USUAL`)."""
+LATE = 1.4
+"""A wait longer than this many of them, and no gap yet, is bridged and counted, not limited."""
 USUAL = 0.9
 """Quantile of the intervals beyond which a gap is looked for, as some readings come irregularly."""
 CLOSE = 0.75
@@ -49,11 +51,13 @@ OUT_OF_ORDER, REPEATED, SORTED = "rows_out_of_order", "rows_at_a_repeated_time",
 HELD, BRIDGED, FAILED = "reads_held_at_the_ends", "gaps_bridged", "failed_reads"
 UNTIMED, CUT = "rows_without_time", "ends_that_not_all_devices_cover"
 REPEATED_HOURS, SKIPPED_HOURS = "repeated_hours", "skipped_hours"
+SHORT = "intervals_cut_short"
 LIMITED = {
     OUT_OF_ORDER: "behind others in time",
     REPEATED: "at a time that is there already",
     HELD: "without a reading, to an end of the log",
     UNTIMED: "without a time",
+    SHORT: "closer to the one before than the readings' interval",
 }
 """Causes that count as lost, there twice or held, and what rows they are."""
 
@@ -91,7 +95,7 @@ class Account:
 
     def settle(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
         """Return the repairs of a device of some energy and time; refuse what is too much."""
-        for causes in ((HELD,), (OUT_OF_ORDER, REPEATED, UNTIMED)):
+        for causes in ((HELD,), (OUT_OF_ORDER, REPEATED, UNTIMED, SHORT)):
             lost = [entry for entry in self.entries if entry[0] in causes]
             energy = fraction(sum(entry[3] for entry in lost), energy_j)
             time = fraction(sum(entry[4] for entry in lost), time_s)
@@ -114,7 +118,7 @@ class Account:
         n_rows = sum(entry[2] for entry in lost if entry[0] == cause)
         named = self.device and f" of {self.device}"
         remedy = "cut the log there, leave the device out (--devices)"
-        if cause in (OUT_OF_ORDER, REPEATED):
+        if cause in (OUT_OF_ORDER, REPEATED, SHORT):
             remedy = (
                 f"{self.log.apart}correct a clock that was set back or comes to an hour twice "
                 "(write offsets from UTC), remove copies"
@@ -272,11 +276,23 @@ def bridge(
         energy_j[first] + energy_j[-1] - energy_j[last],
         (t_us[first] - t_us[0] + t_us[-1] - t_us[last]) / US_PER_S,
     )
+    is_gap |= (np.diff(known) == 1) & (gap_us > LATE * usual_us)
     is_gap &= (known[:-1] >= first) & (known[1:] <= last)
     bridged = 1 - interval_us / gap_us[is_gap]
     gap_j = np.diff(energy_j[known])[is_gap]
     gaps_s = gap_us[is_gap] / US_PER_S
     account.add(BRIDGED, rows[known[1:][is_gap]], gap_j @ bridged, gaps_s @ bridged)
+    if np.quantile(steps_us, 1 - USUAL) >= CLOSE * interval_us:
+        # Where a late reading does not explain it, the clock was set back by what is missing.
+        two_us = np.pad(t_us[2:] - t_us[:-2], 1)
+        is_short = steps_us < CLOSE * interval_us
+        is_short &= np.maximum(two_us[:-1], two_us[1:]) < (1 + CLOSE) * interval_us
+        short_us = steps_us[is_short]
+        lost = interval_us / short_us - 1
+        cut = np.flatnonzero(is_short) + 1
+        account.add(
+            SHORT, rows[cut], np.diff(energy_j)[is_short] @ lost, short_us @ lost / US_PER_S
+        )
     return float(gap_s)
 
 

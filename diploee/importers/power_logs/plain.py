@@ -6,7 +6,8 @@ stamps, times of the day of readings less than half a day apart, or numbers: sec
 or the size says otherwise (minutes; epoch ms, us, ns).
 Rows of several devices are summed, and so are several columns.
 
-A row of an even table is the mean power of the step that begins at its time, and is kept as it is.
+A row of an even table is the mean power of the step that begins at its time, and is kept as it is,
+also where rows of it are missing.
 Other readings are joined by straight lines and averaged over even steps, exact in energy; missing
 ones are bridged up to a gap that is given. All of it is counted in the provenance. What a table
 can't tell (what the power includes, how the readings were averaged) is taken from the call, else
@@ -177,7 +178,7 @@ def _refuse_several(sheet: Sheet, devices: list[Device], options: PlainOptions) 
 def _readings(
     account: Account, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
 ) -> tuple[Device, int | None]:
-    """Return the readings of a device, and their step where they are complete and even [ms]."""
+    """Return the readings of a device, and their step where they are even, bridged or not [ms]."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
     good = rows[has_time & has_power]
     if good.size < 2:
@@ -190,11 +191,16 @@ def _readings(
     first_us = np.rint(t_us[good[0]])
     whole_us = np.rint(t_us[good] - first_us).astype(np.int64)
     device = device_of(account, good, whole_us + np.int64(first_us), power_w[good])
-    is_whole = good.size == rows.size and device.curve.t_us.size == good.size
-    # As they stand, which is finer than whole microseconds where nothing was moved.
-    was_moved = is_whole and not np.array_equal(device.curve.t_us, whole_us + np.int64(first_us))
-    at_us = device.curve.t_us.astype(np.float64) if was_moved else t_us[good]
-    return device, _even_ms(at_us, device.interval_us) if is_whole else None
+    at_us = device.curve.t_us.astype(np.float64)
+    if np.array_equal(device.curve.t_us, whole_us + np.int64(first_us)):
+        at_us = t_us[good]  # as they stand, which is finer than whole microseconds
+    step_ms = _even_ms(at_us, device.interval_us)
+    if step_ms and (n := round((at_us[-1] - at_us[0]) / (step_ms * US_PER_MS)) + 1) > at_us.size:
+        every_us = device.curve.t_us[0] + step_ms * US_PER_MS * np.arange(n)
+        assert device.curve.power_w is not None
+        bridged_w = np.interp(every_us, device.curve.t_us, device.curve.power_w)
+        device = replace(device, curve=EnergyCurve.from_readings(every_us, bridged_w))
+    return device, step_ms
 
 
 def _count_missing(
@@ -224,12 +230,13 @@ def _count_missing(
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
-    """Return the step of even stamps, in whole ms; else None."""
+    """Return the step of stamps that are even but for missing ones, in whole ms; else None."""
     step_ms = round(interval_us / US_PER_MS)
     if not 1 <= step_ms <= MS_PER_DAY:
         return None
     # Stamps are compared with the grid, not only with the row before, so that drift is seen.
-    grid_us = t_us[0] + step_ms * float(US_PER_MS) * np.arange(t_us.size)
+    step_us = step_ms * float(US_PER_MS)
+    grid_us = t_us[0] + step_us * np.rint((t_us - t_us[0]) / step_us)
     rounding_us = 4 * np.spacing(np.abs(t_us).max())
     return step_ms if np.abs(t_us - grid_us).max() <= _TOLERANCE_US + rounding_us else None
 

@@ -260,6 +260,47 @@ def test_shuffled_rows_of_several_gpus_are_sorted(tmp_path, seed):
     assert profile.energy_j == pytest.approx(np.trapezoid(whole_w), rel=1e-5)
 
 
+@pytest.mark.parametrize("step_s", [-2.5, -0.5, 0.5, 1.5, 2.5])
+@pytest.mark.parametrize("reads", ["nvidia-smi", "plain"])
+def test_a_small_step_of_the_clock_is_counted_in_time_and_energy(tmp_path, step_s, reads):
+    t_s = np.arange(1_000.0)
+    watts, t_s[500:] = wave_w(t_s), t_s[500:] + step_s
+    if reads == "plain":
+        text = "".join(f"{t},{w}\n" for t, w in zip(t_s, watts, strict=True))
+        profile = plain(tmp_path, f"t_s,power_w\n{text}")
+    else:
+        profile = of_smi(smi(tmp_path, smi_rows(t_s, [0] * t_s.size, watts)))
+    repairs = profile.provenance.repairs
+    assert sum(of.time_s for of in repairs) == pytest.approx(abs(step_s), abs=1e-6)
+    assert sum(of.energy_j for of in repairs) == pytest.approx(abs(step_s) * watts[500], rel=0.05)
+
+
+def test_a_late_reading_is_no_clock_that_was_set_back(tmp_path):
+    t_s = np.arange(400.0) + 0.3 * (np.arange(400) % 50 == 7)
+    assert of_smi(smi(tmp_path, smi_rows(t_s, [0] * 400, wave_w(t_s)))).provenance.repairs == []
+
+
+@pytest.mark.parametrize(("first", "refused"), [("2024-04-06", True), ("2024-10-05", False)])
+def test_half_an_hour_of_hourly_rows_is_refused_or_counted(tmp_path, first, refused):
+    start = pd.Timestamp(f"{first} 12:00", tz="Australia/Lord_Howe")
+    at = pd.date_range(start, periods=24, freq="60min")
+    rows = [f"{t:%Y-%m-%d %H:%M},{w}" for t, w in zip(at, wave_w(np.arange(24)), strict=True)]
+    text = "\n".join(["timestamp,power_w", *rows, ""])
+    if refused:
+        with pytest.raises(InputError, match=r"table.csv:16: .*write offsets from UTC"):
+            plain(tmp_path, text)
+    else:
+        (repair,) = plain(tmp_path, text).provenance.repairs
+        assert (repair.cause, round(repair.time_s)) == ("gaps_bridged", 1_800)
+
+
+def test_an_even_table_keeps_its_last_step_where_a_row_is_missing(tmp_path):
+    rows = "".join(f"{t},{100 + t}\n" for t in range(24) if t != 9)
+    profile = plain(tmp_path, f"time_h,power_w\n{rows}")
+    np.testing.assert_array_equal(profile.power_w, 100 + np.arange(24))
+    assert profile.provenance.counts == {"gaps_bridged": 1}
+
+
 def test_a_column_of_devices_found_by_its_name_can_be_left_out(tmp_path):
     rows = "".join(f"{t},n{t % 3},{wave_w(t)}\n" for t in range(60))
     with pytest.raises(
@@ -283,7 +324,8 @@ def test_terminal_and_json_show_the_same_repairs_in_energy_and_time(tmp_path):
     command = ("profiles", "import", "nvidia-smi", path, "--workload", "w", "--out")
     text = call(*command, tmp_path / "a").out
     (shown,) = json.loads(call(*command, tmp_path / "b", "--json").out)["profiles"]
-    (repair,) = shown["repairs"]
+    gaps, repair = sorted(shown["repairs"], key=lambda of: of["cause"])
+    assert (gaps["cause"], gaps["n_rows"], gaps["time_s"]) == ("gaps_bridged", 2, 2)
     assert (repair["cause"], repair["n_rows"], repair["time_s"]) == (
         "rows_at_a_repeated_time",
         1,
@@ -292,7 +334,7 @@ def test_terminal_and_json_show_the_same_repairs_in_energy_and_time(tmp_path):
     assert repair["energy_j"] == pytest.approx(1.5 * wave_w(t_s[200]), rel=1e-2)
     assert shown["counts"]["rows_at_a_repeated_time"] == 1
     assert f"1 rows at a repeated time: {repair['energy_fraction']:.2%} of the energy" in text
-    assert import_nvidia_smi([path], workload="w").provenance.repairs[0].n_rows == 1
+    assert {of.n_rows for of in of_smi(path).provenance.repairs} == {1, 2}
 
 
 # --- every format, every damage ------------------------------------------------------------------

@@ -141,7 +141,7 @@ def test_incomplete_ticks_are_dropped_and_counted(tmp_path):
     del lines[50], lines[100:102]  # one GPU of a tick, two of another
     profile = load(put(tmp_path, lines))
     np.testing.assert_allclose(profile.power_w, 1000, rtol=1e-6)
-    assert repairs(profile) == {"rows_of_incomplete_ticks": 5}
+    assert repairs(profile) == {"rows_of_incomplete_ticks": 5, "gaps_bridged": 8}
 
 
 def test_a_column_tells_the_gpus_apart_in_any_order(tmp_path):
@@ -193,7 +193,11 @@ def test_implausible_readings_and_stamps_that_jump_are_bridged(tmp_path):
     lines[30] = lines[5].replace("100.00", "300.00")
     profile = load(put(tmp_path, lines))
     np.testing.assert_allclose(profile.power_w, 100, rtol=1e-6)
-    assert repairs(profile) == {"rows_at_a_repeated_time": 1, "readings_above_2500_w": 1}
+    assert repairs(profile) == {
+        "rows_at_a_repeated_time": 1,
+        "readings_above_2500_w": 1,
+        "gaps_bridged": 1,
+    }
 
 
 def test_files_are_nodes_and_are_summed_over_the_time_they_share(tmp_path):

@@ -344,9 +344,9 @@ def test_what_is_missing_is_bridged_up_to_the_gap_and_counted(tmp_path):
     text = "\n".join(["t_s,power_w", *(f"{t},{w}" for t, w in enumerate(values)), ",5"])
     profile = load(csv(tmp_path, text))
     np.testing.assert_allclose(profile.power_w, 100.0)
-    assert profile.power_w.size == 139  # the last reading has no known length
+    assert profile.power_w.size == 140
     assert profile.provenance.counts == {
-        "rows_without_time": 1, "rows_without_power": 7, "gaps_bridged": 1,
+        "rows_without_time": 1, "rows_without_power": 7, "gaps_bridged": 2,
     }  # fmt: skip
     with pytest.raises(LogFormatError, match=r"csv:28: 7.0 s without a good reading, expected 5 s"):
         load(csv(tmp_path, text), max_gap_s=5.0)
