@@ -179,7 +179,7 @@ def recover_weights(
         raise WorkloadError(
             "a load without busy nodes, or with gaps; give the busy nodes of every hour, fill gaps"
         )
-    hours = first_hour.astype("datetime64[h]") + np.arange(n)
+    hours = first_hour.astype("datetime64[h]") + np.arange(n, dtype="timedelta64[h]")
     slot, month = hour_of_week(hours), month_of_year(hours)
     with_months = wants_months(month[first:], np.ones(n - first), months)
     of_month, rate, seen = np.ones(MONTHS_PER_YEAR), np.ones(n), busy_nodes[first:]

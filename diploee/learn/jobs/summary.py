@@ -32,7 +32,7 @@ def fit_lines(fit: JobLogFit) -> list[str]:
     The first says where years come from, where that was decided, the next one the log.
     """
     hours, arrivals = fit.arrivals.hours, fit.arrivals
-    ends = hours.first_hour, hours.first_hour + hours.counts.size
+    ends = hours.first_hour, hours.first_hour + np.timedelta64(hours.counts.size, "h")
     first, end = (str(hour.astype("datetime64[m]")).replace("T", " ") for hour in ends)
     zone = "on the log's own clock"
     if fit.utc_offset_min is not None:
