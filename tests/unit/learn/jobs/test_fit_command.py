@@ -520,10 +520,12 @@ def sacct_of_weeks() -> str:
     rng = np.random.default_rng(2)
     rows = ["JobID|Submit|Start|End|ElapsedRaw|NNodes|AllocTRES|State"]
     for hour in np.repeat(np.arange(6 * 168), rng.poisson(1.5, 6 * 168)).tolist():
-        at = np.datetime64("2026-01-05T00:00:00") + 3_600 * hour + int(rng.integers(3_600))
+        into_s = 3_600 * hour + int(rng.integers(3_600))
+        at = np.datetime64("2026-01-05T00:00:00") + np.timedelta64(into_s, "s")
         run_s, nodes = int(rng.lognormal(8, 0.8)) + 60, int(rng.choice([1, 1, 2]))
         gpus = f"cpu={64 * nodes},gres/gpu={8 * nodes},node={nodes}"
-        rows.append(f"{len(rows)}|{at}|{at}|{at + run_s}|{run_s}|{nodes}|{gpus}|COMPLETED")
+        end = at + np.timedelta64(run_s, "s")
+        rows.append(f"{len(rows)}|{at}|{at}|{end}|{run_s}|{nodes}|{gpus}|COMPLETED")
     return "\n".join([*rows, ""])
 
 
@@ -557,7 +559,7 @@ def test_no_figure_of_a_log_of_few_busy_hours_is_not_a_number(
     library_folder: Path, tmp_path: Path
 ) -> None:
     """Half of the hours idle, one wide job that a generated year may lack, and a rest of none."""
-    at = np.datetime64("2026-01-05T09:00:00") + 86_400 * np.arange(35)
+    at = np.datetime64("2026-01-05T09:00:00") + 24 * np.arange(35, dtype="timedelta64[h]")
     rows = [f"{moment},{1 + 63 * (k == 3)},600" for k, moment in enumerate(at)]
     log = tmp_path / "log.csv"
     log.write_text("\n".join(["submit,nodes,duration", *rows, ""]), "utf-8")
