@@ -110,7 +110,7 @@ def as_described(
         for key, value in values.items()
         if value != _found(written, key)[1]
     ]
-    return {**data, "description": f"Before {', '.join(since)}: {text}"} if since else data
+    return {**data, "description": f"Set since: {', '.join(since)}. {text}"} if since else data
 
 
 def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:

@@ -22,9 +22,9 @@ def file(tmp_path: Path) -> Path:
 
 def test_what_was_set_since_stands_before_a_description(file: Path) -> None:
     assert load_scenario(file).description == TEXT
-    assert load_scenario(file, [f"{KEY}=24"]).description == f"Before {KEY}=24: {TEXT}"
+    assert load_scenario(file, [f"{KEY}=24"]).description == f"Set since: {KEY}=24. {TEXT}"
     of_python = load_scenario(file, values={KEY: 24, "duration": "3 h"}).description
-    assert of_python == f"Before {KEY}=24, duration=3 h: {TEXT}"
+    assert of_python == f"Set since: {KEY}=24, duration=3 h. {TEXT}"
 
 
 def test_what_changes_nothing_described_leaves_a_description(file: Path) -> None:
@@ -42,5 +42,5 @@ def test_report_and_comparison_of_a_changed_site_say_so(tmp_path: Path) -> None:
         run = diploee.run(base, tmp_path / str(n), values={KEY: n}, library=tiny_library())
         folders.append(run.folder)
     assert build_report([folders[0]], drawn=False).summary == (TEXT,)
-    assert build_report([folders[1]], drawn=False).summary == (f"Before {KEY}=24: {TEXT}",)
+    assert build_report([folders[1]], drawn=False).summary == (f"Set since: {KEY}=24. {TEXT}",)
     assert list(diploee.compare(*folders).settings) == [KEY]
