@@ -394,7 +394,7 @@ def _blocks(
     if n_told and n_told > 1 and restarts.size != n_told - 1:
         backmost = np.sort(np.argsort(step_us)[: n_told - 1])
         restarts = backmost[step_us[backmost] < -span_us / 2]
-    elif np.count_nonzero(step_us < 0) > (1 - REGULAR) * rows.size:
+    elif np.count_nonzero(step_us < 0) > restarts.size + (1 - REGULAR) * rows.size:
         return [rows]  # in no order
     elif falls_back(of_us, HOUR_US)[restarts].any():
         return [rows]

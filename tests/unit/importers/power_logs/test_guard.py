@@ -77,15 +77,17 @@ def test_machines_with_gpus_of_the_same_indices_are_summed(tmp_path, n_hosts, n_
     assert profile.n_nodes == profile.provenance.counts["machines_in_one_log"] == n_hosts
 
 
-def test_two_blocks_of_one_index_are_a_clock_set_back_or_two_machines_and_refused(tmp_path):
-    t_s, gpu, number = machines(2, 1, in_blocks=True)
+@pytest.mark.parametrize("n_ticks", [5, 60])
+def test_two_blocks_of_one_index_are_a_clock_set_back_or_two_machines_and_refused(
+    tmp_path, n_ticks
+):
+    t_s, gpu, number = machines(2, 1, in_blocks=True, n_ticks=n_ticks)
     path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
-    with pytest.raises(
-        InputError, match=r"59 rows of GPU 0 behind others in time.*query 'uuid'.*--gpus"
-    ):
+    refusal = rf"{n_ticks - 1} rows of GPU 0 behind others in time.*query 'uuid'.*--gpus"
+    with pytest.raises(InputError, match=refusal):
         of_smi(path)
     header, *rows = path.read_text("utf-8").splitlines()
-    path.write_text("\n".join([header, *rows[:60], header, *rows[60:], ""]), "utf-8")
+    path.write_text("\n".join([header, *rows[:n_ticks], header, *rows[n_ticks:], ""]), "utf-8")
     assert of_smi(path).mean_power_w == pytest.approx(601)  # two files, one after the other
 
 
