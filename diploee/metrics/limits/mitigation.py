@@ -21,8 +21,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 import yaml
-from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from diploee.errors import Brief, InputError
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
@@ -287,7 +287,8 @@ def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float
     for name, within_ms in WITHIN_MS.items():
         if step_ms <= within_ms < power_mw.size * step_ms:
             n = within_ms // step_ms + 1
-            ranges = maximum_filter1d(power_mw, n) - minimum_filter1d(power_mw, n)
+            highest = scipy.ndimage.maximum_filter1d(power_mw, n)
+            ranges = highest - scipy.ndimage.minimum_filter1d(power_mw, n)
             yield f"largest change within {name}", float(ranges.max()), "MW"
     yield "energy", float(power_mw.mean()) * power_mw.size * step_ms / MS_PER_H, "MWh"
 

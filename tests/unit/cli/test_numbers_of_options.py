@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "run": ("tiny.yaml", *LIBRARY, "--engine", "compiled", "-q", "--out", "out/run"),
     "validate": ("tiny.yaml", *LIBRARY),
     "init": ("--defaults", "--out", "out/site.yaml"),
+    "battery": ("run", "--limits", "ercot_nprr1191"),
     "export": ("opendss", "run", "--out", "out/export", "-q"),
     "fit": ("jobs.csv", *COLUMNS, "--workload", "tune", *LIBRARY),
     "fit-requests": ("requests.csv",),
