@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from heapq import heappop, heappush
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any, get_args
@@ -273,6 +274,7 @@ def _check_numbers(**given: object) -> None:
     """Refuse what is no number from 0 on; None leaves it open."""
     for name, value in given.items():
         is_so = value is None or is_number(value, 0, MAX_SIZE)
+        is_so = is_so or (isinstance(value, float) and value == inf)
         _expect(is_so, name, "a number from 0 on, or None", value)
 
 
