@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from diploee.errors import Brief, OutputError, OutputExistsError, counted
 from diploee.files import uninterrupted
+from diploee.forecast import Forecast
 from diploee.metrics.catalogue import main_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
 from diploee.progress import NotebookProgress, Progress, in_notebook, stage
 from diploee.schedule.schedule import Engine
-from diploee.simulation import Forecast, check
+from diploee.simulation import check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep, sweep_from_dict

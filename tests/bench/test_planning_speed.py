@@ -15,11 +15,12 @@ from statistics import median
 import pytest
 
 import diploee
+from diploee.forecast import slowness
 from diploee.inputs import load_inputs
 from diploee.line import Line
 from diploee.scenario import Scenario
 from diploee.schedule.context import DRAW_MS
-from diploee.simulation import _slowness, check
+from diploee.simulation import check
 from diploee.site import settle
 
 pytestmark = pytest.mark.bench
@@ -102,7 +103,7 @@ def test_time_and_memory_of_a_run_are_forecast(tmp_path: Path, name: str, durati
     scenario = diploee.load_scenario(name, values={"duration": duration})
     forecasts_s, runs_s = [], []
     for _ in range(2):  # in turn, as what else the machine does slows both
-        _slowness.cache_clear()
+        slowness.cache_clear()
         forecast = check(scenario).forecast
         forecasts_s.append(forecast.time_s)
         runs_s.append(run_cpu_s(name, tmp_path / "run", "--set", f"duration={duration}"))
