@@ -25,6 +25,8 @@ from diploee.tables import Float64Array, Int64Array
 
 _CHUNK = 1 << 15  # values per pass, so that the passes stay in cache
 
+_CHUNK_OF_CHANGES = 1 << 12
+
 Array = TypeVar("Array", Int64Array, Float64Array)
 _Pick = Callable[[Int64Array, Int64Array], Int64Array]
 
@@ -171,7 +173,10 @@ class LargestChanges:
     def add(self, stretch: Stretch) -> None:
         """Add the changes that end in the new part of a stretch."""
         part = stretch.windows_of(self.n_window)
-        found = _largest_changes(part.values, part.values.size - part.n_new, self._n).tolist()
+        (size_up, *_), (size_down, *_) = self._largest
+        found = _largest_changes(
+            part.values, part.values.size - part.n_new, self._n, size_up, size_down
+        ).tolist()
         times = [(size, *(part.begin_ms + k * part.step_ms for k in rows)) for size, *rows in found]
         pairs = zip(self._largest, times, strict=True)
         up, down = (max(old, new, key=lambda of: of[0]) for old, new in pairs)
@@ -183,27 +188,44 @@ class LargestChanges:
 
 
 @njit()
-def _largest_changes(values: Int64Array, first: int, n: int) -> Int64Array:
+def _largest_changes(
+    values: Int64Array, first: int, n: int, size_up: int, size_down: int
+) -> Int64Array:
     """Return the largest rise and fall that end from `first` on: size, and the two indices.
 
-    Two monotonic queues have the least and the largest of the last n + 1 values at their heads
-    (Lemire 2006): each value enters and leaves once.
+    Those up to the given sizes are left out. Of a chunk whose extremes, with those of the n values
+    before, allow no larger one, nothing else is looked at; in others a monotonic queue has the
+    least of the last n + 1 values at its head (Lemire 2006).
     """
     found = np.zeros((2, 3), dtype=np.int64)
-    queues = np.empty((2, values.size), dtype=np.int64)
+    n_chunks = -(-values.size // _CHUNK_OF_CHANGES)
+    lows = np.empty((2, n_chunks), dtype=np.int64)
+    for chunk in range(n_chunks):
+        low = high = values[chunk * _CHUNK_OF_CHANGES]
+        for value in values[chunk * _CHUNK_OF_CHANGES : (chunk + 1) * _CHUNK_OF_CHANGES]:
+            low, high = min(low, value), max(high, value)
+        lows[0, chunk], lows[1, chunk] = low, -high
+    queue = np.empty(min(values.size, _CHUNK_OF_CHANGES + n), dtype=np.int64)
     for way, sign in enumerate((1, -1)):
-        queue, head, tail = queues[way], 0, 0
-        for k in range(values.size):
-            value = sign * values[k]
-            while tail > head and sign * values[queue[tail - 1]] >= value:
-                tail -= 1
-            queue[tail] = k
-            tail += 1
-            if queue[head] < k - n:
-                head += 1
-            size = value - sign * values[queue[head]]
-            if k >= first and size > found[way, 0]:
-                found[way, 0], found[way, 1], found[way, 2] = size, queue[head], k
+        largest = max(size_up if way == 0 else size_down, 0)
+        for chunk in range(first // _CHUNK_OF_CHANGES, n_chunks):
+            begin = max(chunk * _CHUNK_OF_CHANGES - n, 0)
+            low = lows[way, begin // _CHUNK_OF_CHANGES : chunk + 1].min()
+            if -lows[1 - way, chunk] - low <= largest:
+                continue
+            head = tail = 0
+            for k in range(begin, min((chunk + 1) * _CHUNK_OF_CHANGES, values.size)):
+                value = sign * values[k]
+                while tail > head and sign * values[queue[tail - 1]] >= value:
+                    tail -= 1
+                queue[tail] = k
+                tail += 1
+                if queue[head] < k - n:
+                    head += 1
+                size = value - sign * values[queue[head]]
+                if k >= max(first, chunk * _CHUNK_OF_CHANGES) and size > largest:
+                    largest = size
+                    found[way, 0], found[way, 1], found[way, 2] = size, queue[head], k
     return found
 
 

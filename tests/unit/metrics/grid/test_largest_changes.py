@@ -43,6 +43,26 @@ def test_largest_changes_are_those_of_all_pairs_however_a_series_is_cut(
         assert sign * (values[last] - values[first]) == size and 0 <= last - first <= n
 
 
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.sampled_from([1, 600, 6_000, 30_000]),
+    first=st.integers(0, 9),
+)
+def test_largest_changes_of_a_long_series_are_those_of_rolling_extremes(
+    seed: int, n: int, first: int
+) -> None:
+    walk = np.random.default_rng(seed).integers(-50, 51, 20_000).cumsum()
+    measure = LargestChanges(n)
+    series = Series(STEP_MS, [measure])
+    cut = first * 2_000
+    for begin, part in ((0, walk[:cut]), (cut, walk[cut:])):
+        series.add(begin * STEP_MS, part)
+    rolling = pd.Series(walk).rolling(n + 1, min_periods=1)
+    (rise, *_), (fall, *_) = measure.result()
+    assert rise == (walk - rolling.min()).max()
+    assert fall == (rolling.max() - walk).max()
+
+
 @pytest.mark.parametrize("resolution", ["60 s", "420 s"])
 def test_a_rise_within_ten_minutes_is_never_less_than_one_within_a_minute(
     tmp_path: Path, resolution: str
