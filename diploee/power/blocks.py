@@ -31,6 +31,7 @@ from diploee.power.spectral import (
     Spectra,
     add_spectra,
     add_spectrally,
+    code_of,
     fft_lengths,
     spectra_bytes,
     spectral_cost_s,
@@ -250,12 +251,13 @@ class PowerModel:
             played, t0_ms, end_ms, self.dt_ms
         ):
             return False
-        edges = [table[played.profile_id, kind].tolist() for table in self.slices]
         for reading, precision in zip(
             self._readings(played), (np.complex128, np.complex64), strict=False
         ):
-            lacking = set(zip(reading.profile_id.tolist(), *edges, strict=True))
-            add_spectra(self._spectra, sorted(lacking), self.library, length, precision)
+            at = np.unique(code_of(reading, kind), return_index=True)[1]
+            ids = (x[at].tolist() for x in (reading.profile_id, played.profile_id, kind))
+            lacking = [(own, *self.slices.at(of, k)) for own, of, k in zip(*ids, strict=True)]
+            add_spectra(self._spectra, lacking, self.library, length, precision)
         return True
 
     def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:

@@ -99,10 +99,16 @@ class Slices(NamedTuple):
         return int(self.offset_ms[profile_id, kind]), int(self.length_ms[profile_id, kind])
 
 
+def code_of(segments: Segments, kind: Int64Array) -> Int64Array:
+    """Return one number for profile and kind of each segment's slice."""
+    code: Int64Array = segments.profile_id.astype(np.int64) * N_KINDS + kind
+    return code
+
+
 def spectral_cost_s(segments: Segments, kind: Int64Array, length: int) -> float:
     """Estimate the time to add segments to one block on one core [s]."""
-    rows = np.unique((segments.pool_id, segments.profile_id, kind), axis=1)
-    n_transforms = rows.shape[1] + np.unique(segments.pool_id).size
+    rows = np.unique(segments.pool_id.astype(np.int64) << 40 | code_of(segments, kind))
+    n_transforms = rows.size + np.unique(segments.pool_id).size
     return float(n_transforms * length * log2(length) * NS_PER_POINT * 1e-9)
 
 
@@ -147,7 +153,8 @@ def add_spectrally(
     inside, kind = segments.take(rows), kind[rows]
     for pool_id in np.unique(inside.pool_id).tolist():
         in_pool = inside.pool_id == pool_id
-        of_pool, played = inside.take(in_pool), inside.profile_id[in_pool] * N_KINDS + kind[in_pool]
+        of_pool = inside.take(in_pool)
+        played = code_of(of_pool, kind[in_pool])
         # Overlap-save: P(f) = sum over slices s of D_s(f) S_s(f), with D_s the transform of the
         # starts of s and S_s that of its power. The transform is circular: the first `history`
         # values, into which the end of the row wraps, are dropped.

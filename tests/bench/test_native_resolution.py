@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import Ended, run
 from scipy import fft
-from timing import interleaved
+from timing import Clock, interleaved
 
 from diploee.inputs import load_inputs
 from diploee.line import Line
@@ -48,9 +49,11 @@ def load() -> Load:
     return load_of(2_840)
 
 
-def median_ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
+def median_ratio(
+    work: Callable[[], object], floor: Callable[[], object], clock: Clock = time.perf_counter
+) -> float:
     work(), floor()
-    work_s, floor_s = interleaved(N_ROUNDS, work, floor)
+    work_s, floor_s = interleaved(N_ROUNDS, work, floor, clock=clock)
     return work_s / floor_s
 
 
@@ -148,7 +151,8 @@ def test_stages_and_two_limits_at_a_tenth_of_a_second_take_half_of_the_power_s_t
     tmp_path: Path,
 ) -> None:
     power, whole = checked(2_840, tmp_path / "run")
-    assert median_ratio(whole, power) <= 1.5
+    # Of the processor: how far stages and power overlap on two cores varies from run to run.
+    assert median_ratio(whole, power, time.process_time) <= 1.5
 
 
 @pytest.mark.accept
