@@ -7,7 +7,7 @@ check:
     mypy
     lint-imports
     python .ci/words.py
-    pytest -q -n auto tests/unit/test_one_declaration.py tests/unit/test_metric.py tests/unit/test_kinds.py tests/contract/test_docs.py tests/contract/test_test_names.py
+    pytest -q -n auto tests/contract/test_one_declaration.py tests/unit/base/test_metric.py tests/unit/base/test_kinds.py tests/contract/test_docs.py tests/contract/test_test_names.py
 
 # The default tests.
 test:

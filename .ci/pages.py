@@ -9,12 +9,12 @@ from typing import Any
 import typer
 import yaml
 
+from diploee.base.files.places import shipped
 from diploee.cli.app import application
 from diploee.cli.helped import EXAMPLES
-from diploee.files.places import shipped
-from diploee.metrics.limits import Limits, load_limits
-from diploee.metrics.limits.check import MARKS
-from diploee.metrics.limits.file import CHECK_PRIMARY
+from diploee.grid.limits import Limits, load_limits
+from diploee.grid.limits.check import MARKS
+from diploee.grid.limits.file import CHECK_PRIMARY
 from diploee.scenario.key_reference import markdown_reference
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.neighbours.openg2g import (
+from diploee.integrations.openg2g import (
     InferenceModelSpec,
     ITLMixtureModel,
     LogisticModel,

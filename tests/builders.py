@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import yaml
 
+from diploee.base.tables import Float64Array
 from diploee.facility import Block
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.loads.jobs.queue import QueueLength
-from diploee.outputs import Run
-from diploee.outputs.folder import write_json
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
+from diploee.runs import Run
+from diploee.runs.folder import write_json
 from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Policy, Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
-from diploee.simulation import simulate
-from diploee.tables import Float64Array
+from diploee.simulation.run import simulate
 
 PROVENANCE = Provenance(
     kind="reference",

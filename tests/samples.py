@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.neighbours.zeus import KNOWN_WORKLOADS
+from diploee.integrations.zeus import KNOWN_WORKLOADS
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data"
 """The samples, which are no part of the repository."""

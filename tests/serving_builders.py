@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from builders import TINY, changed
 
-from diploee.inputs import Inputs, load_inputs
+from diploee.importers.inputs import Inputs, load_inputs
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.requests import RequestRates

@@ -32,10 +32,10 @@ def main() -> None:
 
 def command_line() -> None:
     """Run the command line; errors of the user become one line each, without a traceback."""
+    from diploee.base.errors import DiploeeError, InputError
+    from diploee.base.files import reason
+    from diploee.base.progress import stop_with
     from diploee.cli.app import application
-    from diploee.errors import DiploeeError, InputError
-    from diploee.files import reason
-    from diploee.progress import stop_with
 
     for number in _interrupts():
         if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
@@ -91,7 +91,7 @@ def _words_to_complete() -> list[str]:
 
 
 def _check_text(arguments: list[str]) -> None:
-    from diploee.errors import InputError
+    from diploee.base.errors import InputError
 
     for text in arguments:
         if any("\ud800" <= character <= "\udfff" for character in text):
@@ -99,7 +99,7 @@ def _check_text(arguments: list[str]) -> None:
 
 
 def _complain(*problems: str) -> None:
-    from diploee.errors import one_line
+    from diploee.base.errors import one_line
 
     for line in problems:
         sys.stderr.write(f"diploee: {one_line(line)}\n")
@@ -119,7 +119,7 @@ def interrupt_at_once() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    from diploee.files import is_late
+    from diploee.base.files import is_late
 
     if not is_late():  # else the result stands, and the command ends as it would have
         _interrupt_now(number, frame)
@@ -127,7 +127,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _interrupt_now(_number: int, _frame: FrameType | None) -> None:
     # A second signal, such as a hang-up with the termination, must not stop the clean-up.
-    from diploee.progress import stop_with
+    from diploee.base.progress import stop_with
 
     for number in _interrupts():
         signal.signal(number, _ignore)

@@ -102,7 +102,7 @@ def _stand_in(place: str) -> Callable[[], None]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from diploee.version import full_version
+        from diploee.base.version import full_version
 
         typer.echo(f"diploee {full_version()}")
         raise typer.Exit

@@ -8,19 +8,18 @@ from typing import Annotated
 
 import typer
 
+from diploee.base.units import MS_PER_S, S_PER_MIN
 from diploee.cli.display import show_texts
 from diploee.cli.options import Json, Profiles, options, print_result, shipped_names
 from diploee.cli.run import AT_MOST_MIN
-from diploee.metrics.limits import load_limits
-from diploee.metrics.limits.mitigation import mitigate, sizing_steps_ms
-from diploee.outputs import open_run
-from diploee.outputs.sections import as_dict
-from diploee.profiles import ProfileLibrary
+from diploee.grid.limits.file import load_limits
+from diploee.grid.limits.mitigation import mitigate, sizing_steps_ms
+from diploee.profiles.library import ProfileLibrary
 from diploee.reports.cures import battery_sections
-from diploee.scenario import load_scenario
-from diploee.scenario.loading import placing
-from diploee.simulation import simulate
-from diploee.units import MS_PER_S, S_PER_MIN
+from diploee.runs.reader import open_run
+from diploee.runs.sections import as_dict
+from diploee.scenario.loading import load_scenario, placing
+from diploee.simulation.run import simulate
 
 
 @options()

@@ -9,31 +9,24 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from diploee.cli.options import (
-    Force,
-    Json,
-    ToLibrary,
-    options,
-    place_option,
-    print_result,
-)
-from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of
-from diploee.importers import read_request_trace
-from diploee.loads.services.power_law import served_profile
-from diploee.neighbours.openg2g import LogisticModelStore, load_specs
-from diploee.neighbours.openg2g.compiled import ModelFits
-from diploee.neighbours.openg2g.measurements import BenchmarkSource
-from diploee.neighbours.openg2g.sources import (
+from diploee.base.errors import InputError, ScenarioError, did_you_mean, one_line, one_of
+from diploee.base.plain_data import checked
+from diploee.base.units import MS_PER_S, TimeUnit
+from diploee.cli.options import Force, Json, ToLibrary, options, place_option, print_result
+from diploee.importers.request_traces.read import read_request_trace
+from diploee.integrations.openg2g.compiled import LogisticModelStore, ModelFits
+from diploee.integrations.openg2g.measurements import BenchmarkSource
+from diploee.integrations.openg2g.sources import (
     LeaderboardSource,
     MlEnergySource,
     OpenG2GSource,
     ResultsSource,
 )
-from diploee.plain_data import checked
-from diploee.profiles import add_profile
+from diploee.integrations.openg2g.spec import load_specs
+from diploee.loads.services.power_law import served_profile
+from diploee.profiles.store import add_profile
 from diploee.scenario.serving import PowerLaw
 from diploee.scenario.yaml_lines import read_value
-from diploee.units import MS_PER_S, TimeUnit
 
 DataDirOption = Annotated[
     Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diploee.base.errors import plural
+from diploee.base.metric import NONE
 from diploee.cli.options import Force, Json, place_option, print_result
-from diploee.errors import plural
-from diploee.metric import NONE
 
 if TYPE_CHECKING:
     from diploee.reports.compare import Comparison, MetricRow
@@ -34,8 +34,8 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Compare runs: what differs, the most asked for first."""
-    from diploee.errors import cell
-    from diploee.files import check_file, whole_file
+    from diploee.base.errors import cell
+    from diploee.base.files import check_file, whole_file
     from diploee.reports.compare import compare
 
     if out is not None:

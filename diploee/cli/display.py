@@ -22,14 +22,14 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from diploee.base.metric import NONE
+from diploee.base.progress import Progress, Update
 from diploee.cli.limits import next_steps
-from diploee.metric import NONE
-from diploee.progress import Progress, Update
 
 if TYPE_CHECKING:
-    from diploee.outputs import Run
-    from diploee.outputs.sections import Section
-    from diploee.outputs.sections import Table as TextTable
+    from diploee.runs.reader import Run
+    from diploee.runs.sections import Section
+    from diploee.runs.sections import Table as TextTable
 
 
 class ProgressBars(Progress):

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from diploee.base.errors import one_of
+from diploee.base.progress import Progress
 from diploee.cli.display import ProgressBars
 from diploee.cli.options import Force, Json, Quiet, options, place_option, print_written
-from diploee.errors import one_of
-from diploee.outputs.export import FORMATS, Options, export_run
-from diploee.progress import Progress
+from diploee.grid.export.base import Options
+from diploee.grid.export.registry import FORMATS, export_run
 
 
 @options(first="--from", until="--to", event_window="--event-window --zoom")

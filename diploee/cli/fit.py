@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
+from diploee.base.errors import one_of
 from diploee.cli.options import Force, Fragment, Json, Profiles, as_option, give_fragment, options
-from diploee.errors import one_of
+from diploee.fits.fragment import check_place
+from diploee.fits.jobs.arrivals import JobFitOptions
+from diploee.fits.jobs.from_log import fit_from_log
+from diploee.fits.jobs.summary import fit_as_dict, fit_lines
 from diploee.importers.job_logs import JOB_LOG_FORMATS
-from diploee.learn.fragment import check_place
-from diploee.learn.jobs.arrivals import JobFitOptions
-from diploee.learn.jobs.from_log import fit_from_log
-from diploee.learn.jobs.summary import fit_as_dict, fit_lines
-from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.log_replay import LogReading
 
 

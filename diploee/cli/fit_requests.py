@@ -9,24 +9,24 @@ from typing import Annotated
 import typer
 from pydantic import Field
 
+from diploee.base.clock import zone_of
+from diploee.base.errors import InputError, one_of
+from diploee.base.model import Model, default, unset
+from diploee.base.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
 from diploee.cli.options import Force, Fragment, Json, as_option, give_fragment, options
-from diploee.clock import zone_of
-from diploee.errors import InputError, one_of
-from diploee.importers import read_request_trace
-from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.importers.request_traces.plain_csv import Meaning
-from diploee.learn.calendar import FitChoices
-from diploee.learn.fragment import check_place, into_scenario, naming_the_other_command, pool_of
-from diploee.learn.requests.fit import fit_requests, trimmed
-from diploee.learn.requests.summary import (
+from diploee.fits.calendar import FitChoices
+from diploee.fits.fragment import check_place, into_scenario, naming_the_other_command, pool_of
+from diploee.fits.requests.fit import fit_requests, trimmed
+from diploee.fits.requests.summary import (
     fit_as_dict,
     fit_lines,
     fit_remarks,
     local_time,
     request_stream_yaml,
 )
-from diploee.model import Model, default, unset
-from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
+from diploee.importers.request_traces import TRACE_FORMATS
+from diploee.importers.request_traces.plain_csv import Meaning
+from diploee.importers.request_traces.read import read_request_trace
 
 
 class TraceReading(Model):

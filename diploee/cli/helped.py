@@ -120,8 +120,8 @@ class Command(_Helped, TyperCommand):
         is_silent = ctx.params.get("quiet") or ctx.params.get("as_json")
         if is_silent or not sys.stderr.isatty():
             return super().invoke(ctx)
+        from diploee.base.progress import watched_by
         from diploee.cli.display import ProgressBars
-        from diploee.progress import watched_by
 
         with watched_by(ProgressBars()):
             return super().invoke(ctx)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from diploee.base.errors import InputError, OutputExistsError, ScenarioError
 from diploee.cli.options import Force, Json, place_option, print_result
-from diploee.errors import InputError, OutputExistsError, ScenarioError
 from diploee.scenario.starter import Site
 
 NOTHING_LET = {"training_share": 0.0, "colocation_share": 0.0}
@@ -41,9 +41,9 @@ def init_command(
     What is given as an option is not asked. The file validates and runs as it is; what in it is
     assumed is marked.
     """
-    from diploee.files import check_file, whole_file
-    from diploee.site import starter
-    from diploee.textio.source import open_file
+    from diploee.base.files import check_file, whole_file
+    from diploee.importers.text.source import open_file
+    from diploee.simulation.site import starter
 
     check_file(out, force)
     if out.is_file():
@@ -77,7 +77,7 @@ def init_command(
 
 
 def _site(answers: dict[str, Any]) -> Site:
-    from diploee.plain_data import checked
+    from diploee.base.plain_data import checked
 
     def where(place: tuple[str | int, ...]) -> str:
         return f"--{str(place[0]).replace('_', '-')}" if place else "the shares"

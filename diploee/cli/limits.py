@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
+from diploee.base.errors import InputError
+from diploee.base.files.places import shipped
+from diploee.base.units import MS_PER_S
 from diploee.cli.options import Json, print_result, shipped_names
-from diploee.errors import InputError
-from diploee.files.places import shipped
-from diploee.metrics.limits import LimitReport, Limits, load_limits
-from diploee.metrics.limits.check import Need
-from diploee.metrics.limits.file import LIMITS as KINDS
-from diploee.metrics.limits.mitigation import sizing_steps_ms
-from diploee.outputs import open_run
+from diploee.grid.limits.check import Need
+from diploee.grid.limits.file import LIMITS as KINDS
+from diploee.grid.limits.file import Limits, load_limits
+from diploee.grid.limits.mitigation import sizing_steps_ms
+from diploee.grid.limits.report import LimitReport
 from diploee.reports.sweep_charts import share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
-from diploee.units import MS_PER_S
+from diploee.runs.reader import open_run
 
 EXIT_CODES = {"not met": 3, "inconclusive": 4}
 

@@ -31,7 +31,7 @@ def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> An
     """Return an option of a local file or folder to write; URLs and empty names are refused."""
 
     def place(text: str | Path) -> Path:
-        from diploee.files import local_place
+        from diploee.base.files import local_place
 
         return local_place(text, option)
 
@@ -42,7 +42,7 @@ def print_result(
     content: object, lines: Iterable[str] = (), *, as_json: bool = True, quiet: bool = False
 ) -> None:
     """Print the result of a command: as JSON, alone on standard output, or in lines of words."""
-    from diploee.plain_data import plain
+    from diploee.base.plain_data import plain
 
     if as_json:
         lines = [json.dumps(plain(content), indent=2, default=str)]
@@ -65,7 +65,7 @@ def give_fragment(
     following: Iterable[str] = (),
 ) -> None:
     """Write a fragment of a scenario where it was asked for; print the rest."""
-    from diploee.learn.fragment import write_fragment
+    from diploee.fits.fragment import write_fragment
 
     write_fragment(text, out, force)
     if data is None and out is None:
@@ -84,7 +84,7 @@ def shipped_names(*kinds: Literal["scenario", "sweep", "limits"]) -> Callable[[s
     """Return what completes the names of what ships; files are completed where none fits."""
 
     def names(incomplete: str) -> list[str]:
-        from diploee.files.places import shipped_folder
+        from diploee.base.files.places import shipped_folder
 
         places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
         folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]
@@ -222,8 +222,8 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
     """Return the model of what was given; an error names the option."""
     from pydantic import ValidationError
 
-    from diploee.errors import InputError
-    from diploee.plain_data import checked, plain_problems
+    from diploee.base.errors import InputError
+    from diploee.base.plain_data import checked, plain_problems
 
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     for name, value in given.items():
@@ -243,7 +243,7 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
-    from diploee.errors import InputError
+    from diploee.base.errors import InputError
 
     key, equals, value = text.partition("=")
     if not (key and equals):
@@ -254,7 +254,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 @contextmanager
 def naming_options(**options: str) -> Iterator[None]:
     """Name options, not arguments of Python, in what an argument's error says."""
-    from diploee.errors import ProfileError, WorkloadError
+    from diploee.base.errors import ProfileError, WorkloadError
 
     try:
         yield

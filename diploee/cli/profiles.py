@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diploee.base.errors import plural
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, Profiles, place_option, print_result
 from diploee.cli.profiles_import import import_app
 from diploee.cli.profiles_record import record_command
-from diploee.errors import plural
 
 if TYPE_CHECKING:
-    from diploee.profiles import PowerProfile, Provenance
     from diploee.profiles.compare import ClassDifference
+    from diploee.profiles.profile import PowerProfile, Provenance
 
 EXIT_PROBLEMS = 1
 
@@ -93,8 +93,8 @@ def compare_command(
     strongest line and the swings up to 0.25 Hz; each the mean over the
     profiles of a class. The difference is that of A from B.
     """
-    from diploee.profiles import ProfileLibrary
     from diploee.profiles.compare import compare
+    from diploee.profiles.library import ProfileLibrary
 
     differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
     if as_json:
@@ -156,7 +156,7 @@ def _value(value: float, pattern: str) -> str:
 def _list_profiles(profiles: Profiles = None, as_json: Json = False) -> None:
     """List the profiles of a library."""
     from diploee.cli.display import show_table
-    from diploee.profiles import ProfileLibrary
+    from diploee.profiles.library import ProfileLibrary
 
     library = ProfileLibrary.open(*(profiles or ()))
     rows = [
@@ -193,7 +193,7 @@ def _show_profile(
     as_json: Json = False,
 ) -> None:
     """Draw a profile to a PNG and print where it comes from."""
-    from diploee.profiles import ProfileLibrary
+    from diploee.profiles.library import ProfileLibrary
     from diploee.profiles.store import check_file_name
     from diploee.reports.profile_plot import plot_profile
 
@@ -209,7 +209,7 @@ def _show_profile(
 
 def _facts(profile: PowerProfile) -> dict[str, str]:
     """Return what there is to say about a profile, each under a short label."""
-    from diploee.errors import printable
+    from diploee.base.errors import printable
     from diploee.metrics.bands import NO_METER
 
     origin, mean_kw = profile.provenance, profile.mean_power_w / 1000

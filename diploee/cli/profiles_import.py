@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diploee.base.errors import plural
 from diploee.cli.helped import App
 from diploee.cli.options import (
     Force,
@@ -18,7 +19,6 @@ from diploee.cli.options import (
     place_option,
     print_result,
 )
-from diploee.errors import plural
 from diploee.importers.power_logs.options import (
     MLPerfOptions,
     NvidiaSmiOptions,

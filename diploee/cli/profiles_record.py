@@ -20,10 +20,10 @@ from typing import Annotated, Any
 
 import typer
 
+from diploee.base.errors import InputError, ProfileError
+from diploee.base.files import check_file
 from diploee.cli.options import Force, ToLibrary, naming_options, options
 from diploee.cli.profiles_import import OPTIONS
-from diploee.errors import InputError, ProfileError
-from diploee.files import check_file
 from diploee.importers.power_logs.options import NewProfile
 
 POWERCAP, PATIENCE_S = Path("/sys/class/powercap"), 10.0
@@ -49,8 +49,8 @@ def record_command(
     interval, else their power; notes have how far the counters moved. Ends with
     the command's exit code.
     """
+    from diploee.base.plain_data import checked_record
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
-    from diploee.plain_data import checked_record
     from diploee.profiles.store import Job, place_of
 
     # Before the command, whose hours must not be lost to a name.

@@ -9,11 +9,10 @@ import typer
 
 from diploee.cli.display import show_run
 from diploee.cli.options import Force, Json, Quiet, place_option, print_result, print_written
-from diploee.outputs import open_run
-from diploee.outputs.sections import as_dict
-from diploee.reports import write_report
-from diploee.reports.build import build_report
+from diploee.reports.build import build_report, write_report
 from diploee.reports.datasheet import write_datasheet
+from diploee.runs.reader import open_run
+from diploee.runs.sections import as_dict
 
 Verdicts = Annotated[
     list[str] | None,

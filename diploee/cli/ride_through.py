@@ -9,21 +9,20 @@ from typing import Annotated
 
 import typer
 
+from diploee.base.errors import InputError
+from diploee.base.files import writing
+from diploee.base.progress import Progress
+from diploee.base.units import S_PER_MIN
 from diploee.cli.display import ProgressBars, show_figures, show_texts
 from diploee.cli.options import MOMENTS, Force, Json, Profiles, Quiet, place_option, print_result
 from diploee.cli.run import AT_MOST_MIN, SetOption
-from diploee.drawing.pictures import write_picture
-from diploee.dynamics import ride_through
-from diploee.errors import InputError
-from diploee.files import writing
-from diploee.outputs import open_run
-from diploee.profiles import ProfileLibrary
-from diploee.progress import Progress
+from diploee.grid.dynamics.answer import ride_through
+from diploee.profiles.library import ProfileLibrary
+from diploee.reports.drawing.pictures import write_picture
 from diploee.reports.ride_through_chart import ride_through_chart
-from diploee.scenario import load_scenario, scenario_from_dict
-from diploee.scenario.loading import with_overrides
-from diploee.simulation import simulate
-from diploee.units import S_PER_MIN
+from diploee.runs.reader import open_run
+from diploee.scenario.loading import load_scenario, scenario_from_dict, with_overrides
+from diploee.simulation.run import simulate
 
 SETTINGS = "facility.ride_through"
 

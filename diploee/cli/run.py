@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from diploee.base.errors import InputError
 from diploee.cli.options import (
     Force,
     Json,
@@ -18,10 +19,9 @@ from diploee.cli.options import (
     print_result,
     shipped_names,
 )
-from diploee.errors import InputError
 
 if TYPE_CHECKING:
-    from diploee.scenario import Scenario
+    from diploee.scenario.models import Scenario
 
 ScenarioArgument = Annotated[
     str,
@@ -103,13 +103,13 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Simulate the power of a data center and write the results to a folder."""
+    from diploee.base.progress import Progress
+    from diploee.base.units import S_PER_MIN
     from diploee.cli.display import ProgressBars, show_run
-    from diploee.metrics.limits import load_limits
-    from diploee.profiles import ProfileLibrary
-    from diploee.progress import Progress
+    from diploee.grid.limits.file import load_limits
+    from diploee.profiles.library import ProfileLibrary
     from diploee.scenario.loading import placing
-    from diploee.simulation import simulate
-    from diploee.units import S_PER_MIN
+    from diploee.simulation.run import simulate
 
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))
@@ -188,9 +188,9 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a scenario for mistakes, and forecast the time and memory of a run."""
-    from diploee.profiles import ProfileLibrary
+    from diploee.profiles.library import ProfileLibrary
     from diploee.scenario.loading import placing
-    from diploee.simulation import check
+    from diploee.simulation.run import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
     with placing(scenario):
@@ -225,7 +225,7 @@ def validate(
 def _load(
     scenario: str, overrides: list[str] | None, target_utilization: float | None, seed: int | None
 ) -> Any:
-    from diploee.scenario import load_scenario, target_values
+    from diploee.scenario.loading import load_scenario, target_values
 
     values: dict[str, Any] = {} if seed is None else {"seed": seed}
     names = {"seed": "--seed"}

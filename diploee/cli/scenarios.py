@@ -18,7 +18,7 @@ from diploee.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from diploee.files.places import ShippedKind
+    from diploee.base.files.places import ShippedKind
 
 KINDS: tuple[ShippedKind, ...] = ("scenario", "sweep", "limits")
 Name = Annotated[
@@ -36,8 +36,8 @@ scenarios_app = App()
 @scenarios_app.command("list")
 def _list_scenarios(as_json: Json = False) -> None:
     """List what ships: scenarios, sweeps over them, and presets of limits."""
+    from diploee.api import scenarios
     from diploee.cli.display import show_table
-    from diploee.top_level import scenarios
 
     rows = [(name, kind, about) for kind in KINDS for name, about in scenarios(kind).items()]
     if as_json:
@@ -61,7 +61,7 @@ def _copy_scenario(
     as_json: Json = False,
 ) -> None:
     """Copy a shipped file, to change it into one's own."""
-    from diploee.files import whole_file
+    from diploee.base.files import whole_file
 
     source = _found(name)
     place = out or Path(f"{name}.yaml")
@@ -71,8 +71,8 @@ def _copy_scenario(
 
 
 def _found(name: str) -> Path:
-    from diploee.errors import InputError, did_you_mean, one_of
-    from diploee.files.places import shipped
+    from diploee.base.errors import InputError, did_you_mean, one_of
+    from diploee.base.files.places import shipped
 
     files = {each: path for kind in KINDS for each, path in shipped(kind).items()}
     if name not in files:

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from diploee.columns import VALUE_KINDS, Columns
-from diploee.facility import STAGES
-from diploee.metric import Metric, find_metric
+from diploee.base.columns import VALUE_KINDS, Columns
+from diploee.base.metric import Metric, find_metric
+from diploee.base.model import Model
+from diploee.facility.base import STAGES
 from diploee.metrics.catalogue import declared_metrics
-from diploee.model import Model
-from diploee.outputs.labels import LABELS
-from diploee.outputs.parquet_files import declared_columns
-from diploee.scenario import Scenario
+from diploee.runs.labels import LABELS
+from diploee.runs.parquet_files import declared_columns
 from diploee.scenario.key_reference import markdown_reference
+from diploee.scenario.models import Scenario
 
 
 def schema(
@@ -36,7 +36,7 @@ def schema(
         return
     model: type[Model] = Scenario
     if sweep:
-        from diploee.sweeps import SweepSpec
+        from diploee.sweeps.spec import SweepSpec
 
         model = SweepSpec
     if markdown:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option, print_written
-from diploee.outputs import open_run
-from diploee.parts import Span, write_parts
-from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import ProfileLibrary
+from diploee.runs.reader import open_run
+from diploee.simulation.layout_power import Span, write_parts
 
 
 @options(first="--from", until="--to")

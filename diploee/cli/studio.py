@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from diploee.base.errors import InputError
 from diploee.cli.options import Quiet
 from diploee.cli.run import AT_MOST_MIN
-from diploee.errors import InputError
 
 NEEDED = ("starlette", "uvicorn")
 
@@ -49,8 +49,8 @@ def studio_command(
         )
     if not at_most > 0:  # nan
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
+    from diploee.base.files.places import find_shipped, shipped
     from diploee.cli import Interrupted
-    from diploee.files.places import find_shipped, shipped
     from diploee.studio.server import Studio
     from diploee.studio.sites import Place
 

@@ -11,27 +11,19 @@ from typing import Annotated
 import typer
 from pydantic import Field, PositiveInt
 
+from diploee.base.errors import InputError
+from diploee.base.model import Model, default, unset
+from diploee.base.progress import Progress
 from diploee.cli import EXIT_FAILED, Interrupted, interrupt_at_once
 from diploee.cli.display import ProgressBars
 from diploee.cli.options import options, print_result, shipped_names
 from diploee.cli.sweep_display import show_ensemble, show_failures, show_sweep
-from diploee.errors import InputError
-from diploee.model import Model, default, unset
-from diploee.progress import Progress
 from diploee.schedule.schedule import Engine
-from diploee.sweeps import (
-    Executor,
-    Sweep,
-    SweepResult,
-    load_ensemble,
-    load_sweep,
-    run_locally,
-    run_on_dask,
-    run_sweep,
-)
-from diploee.sweeps.execute import forecast
-from diploee.sweeps.local import usable_cores
-from diploee.sweeps.task import in_process
+from diploee.sweeps.cluster import run_on_dask
+from diploee.sweeps.execute import SweepResult, forecast, run_sweep
+from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep
+from diploee.sweeps.local import run_locally, usable_cores
+from diploee.sweeps.task import Executor, in_process
 
 
 class Running(Model):

@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from diploee.base.metric import Metric, find_metric
+from diploee.base.units import W_PER_MW, power_unit
 from diploee.cli.display import titled_table
-from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
-from diploee.outputs.ranked import ranks
-from diploee.sweeps import Sweep, SweepResult
+from diploee.runs.ranked import ranks
 from diploee.sweeps.ensemble import STANDS_OUT
-from diploee.units import W_PER_MW, power_unit
+from diploee.sweeps.execute import SweepResult
+from diploee.sweeps.loading import Sweep
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from diploee.base.tables import Float64Array
 from diploee.cli.options import Json, print_result
 from diploee.importers.weather_files import DESIGN_PERCENT, read_design, read_weather
-from diploee.tables import Float64Array
 
 BULBS = {"dry_bulb_c": "dry bulb", "wet_bulb_c": "wet bulb"}
 PERCENTS = "0.4, 1 and 2 % of the hours"

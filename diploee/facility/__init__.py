@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.columns import Column as Column
-    from diploee.errors import StageError as StageError
+    from diploee.base.columns import Column as Column
+    from diploee.base.errors import StageError as StageError
     from diploee.facility.air_chiller import AirChillerSpec as AirChillerSpec
     from diploee.facility.auxiliary_load import AuxiliaryLoadSpec as AuxiliaryLoadSpec
     from diploee.facility.base import PLACES as PLACES
@@ -42,6 +42,6 @@ if TYPE_CHECKING:
     from diploee.facility.weather import WeatherSpec as WeatherSpec
     from diploee.facility.wse import WseSpec as WseSpec
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

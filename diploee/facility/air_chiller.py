@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from diploee.base.model import default, uncertain
+from diploee.base.tables import Float64Array
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
 from diploee.facility.psychrometrics import ZERO_C_K
 from diploee.facility.wse import Efficiency, Kelvin, Pascal, fan_power, of_large_sites, pump_power
-from diploee.model import default, uncertain
-from diploee.tables import Float64Array
 
 LEAST_LIFT_K = 5.0
 LEAST_COP, MOST_COP = 1.5, 12.0

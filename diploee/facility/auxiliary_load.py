@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.metric import Metric
+from diploee.base.model import SCALES, PositiveShare, default, optional, uncertain
+from diploee.base.units import W_PER_KW
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
-from diploee.metric import Metric
-from diploee.model import SCALES, PositiveShare, default, optional, uncertain
-from diploee.units import W_PER_KW
 
 DESIGN_SHARE = 0.01
 """ASSUMPTION: security, offices and building management, of the nodes' power (section 3.4) [J]."""

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from diploee.clock import RunClock
-from diploee.columns import (
+from diploee.base.clock import RunClock
+from diploee.base.columns import (
     ADDED,
     TAKEN_OFF,
     Column,
@@ -30,12 +30,12 @@ from diploee.columns import (
     find_column,
     with_boundary,
 )
-from diploee.errors import Brief, DiploeeError, InputError, StageError, one_line, one_of, shown
+from diploee.base.errors import Brief, DiploeeError, InputError, StageError, one_line, one_of, shown
+from diploee.base.metric import Metric, check_declared
+from diploee.base.model import Kind, Kinds
+from diploee.base.tables import Int64Array
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.weather import Weather
-from diploee.metric import Metric, check_declared
-from diploee.model import Kind, Kinds
-from diploee.tables import Int64Array
-from diploee.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 
 POWER = "facility_power_w"
 """Power at the place that a block has reached; every stage may give it anew."""

@@ -27,18 +27,24 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
-from diploee.clock import WallClock
-from diploee.columns import Column, Columns
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
-from diploee.facility.local_hours import LocalHours, any_hold
-from diploee.facility.meters import ColumnMeter
-from diploee.jit import njit
-from diploee.measures.distribution import Energy, HoursAbove, Mean, Most
-from diploee.measures.ramps import TurningPoints
-from diploee.metric import Metric
-from diploee.model import SCALES, Model, PositiveShare, Share, default, optional, uncertain, unset
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import (
+from diploee.base.clock import WallClock
+from diploee.base.columns import Column, Columns
+from diploee.base.jit import njit
+from diploee.base.measures.distribution import Energy, HoursAbove, Mean, Most
+from diploee.base.measures.ramps import TurningPoints
+from diploee.base.metric import Metric
+from diploee.base.model import (
+    SCALES,
+    Model,
+    PositiveShare,
+    Share,
+    default,
+    optional,
+    uncertain,
+    unset,
+)
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import (
     J_PER_MWH,
     MS_PER_DAY,
     MS_PER_H,
@@ -48,6 +54,9 @@ from diploee.units import (
     W_PER_KW,
     W_PER_MW,
 )
+from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
+from diploee.facility.local_hours import LocalHours, any_hold
+from diploee.facility.meters import ColumnMeter
 
 ROUNDING_W = 1e-3
 """A smaller shortfall is rounding [W]."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from diploee.columns import Column, Columns
+from diploee.base.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Values
 
 BEFORE_STORES = (

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.metric import Metric
+from diploee.base.model import default
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
-from diploee.metric import Metric
-from diploee.model import default
 
 
 class ConstantLossSpec(StageSpec):

@@ -17,15 +17,15 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.columns import Column, Columns
-from diploee.errors import StageError
+from diploee.base.columns import Column, Columns
+from diploee.base.errors import StageError
+from diploee.base.jit import njit
+from diploee.base.metric import Metric
+from diploee.base.model import SCALES, Model, default, optional, uncertain
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.jit import njit
-from diploee.metric import Metric
-from diploee.model import SCALES, Model, default, optional, uncertain
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 
 IT_AC_POWER = "it_ac_power_w"
 HEAT = "cooling_heat_w"

@@ -9,12 +9,12 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.annexes import annex
-from diploee.errors import StageError
+from diploee.base.annexes import annex
+from diploee.base.errors import StageError
+from diploee.base.model import default, optional
+from diploee.base.tables import Float64Array, Range
 from diploee.facility.base import Site
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
-from diploee.model import default, optional
-from diploee.tables import Float64Array, Range
 
 Temperature = Literal["wet_bulb", "dry_bulb"]
 Point = tuple[float, float, float]

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from diploee.base.model import Share, default, uncertain
+from diploee.base.tables import Float64Array
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
 from diploee.facility.wse import CONDENSER_C, Kelvin, Pascal, WaterPlant, pump_power, tower_power
-from diploee.model import Share, default, uncertain
-from diploee.tables import Float64Array
 
 
 class DlcTowerSpec(HeatCoolingSpec, PartLoad):

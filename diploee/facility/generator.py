@@ -20,17 +20,17 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
-from diploee.clock import WallClock
-from diploee.columns import Column, Columns
+from diploee.base.clock import WallClock
+from diploee.base.columns import Column, Columns
+from diploee.base.jit import njit
+from diploee.base.measures.distribution import CountAbove, Energy, Most
+from diploee.base.metric import Metric
+from diploee.base.model import SCALES, PositiveShare, Share, default, optional, uncertain
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
-from diploee.jit import njit
-from diploee.measures.distribution import CountAbove, Energy, Most
-from diploee.metric import Metric
-from diploee.model import SCALES, PositiveShare, Share, default, optional, uncertain
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
 
 class GeneratorState(NamedTuple):

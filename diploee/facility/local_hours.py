@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from diploee.clock import WallClock
-from diploee.model import Model, default, optional
-from diploee.tables import Int64Array
-from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
+from diploee.base.clock import WallClock
+from diploee.base.model import Model, default, optional
+from diploee.base.tables import Int64Array
+from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
 
 DAYS_PER_WEEK, THURSDAY = 7, 3
 """1970-01-01 was a Thursday, counted from Monday at 0."""

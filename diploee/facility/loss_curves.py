@@ -16,9 +16,9 @@ import numpy as np
 import scipy
 from pydantic import Field, model_validator
 
-from diploee.errors import Brief
-from diploee.model import Kind, Kinds, default
-from diploee.tables import Float64Array
+from diploee.base.errors import Brief
+from diploee.base.model import Kind, Kinds, default
+from diploee.base.tables import Float64Array
 
 WORST_FIT = 0.005
 """Largest miss of an efficiency: half a percentage point (sheet, section 1)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from diploee.base.measures.distribution import CountAbove, Energy, HoursAbove, Mean, Most
+from diploee.base.metric import Metric
+from diploee.base.tables import Float64Array
 from diploee.facility.base import Block, Values
-from diploee.measures.distribution import CountAbove, Energy, HoursAbove, Mean, Most
-from diploee.metric import Metric
-from diploee.tables import Float64Array
 
 ABOVE_RATING = 1 + 1e-9
 """A load above it, in parts of the rating, is more than rounding."""

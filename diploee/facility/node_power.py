@@ -24,8 +24,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, SerializeAsAny, model_validator
 
+from diploee.base.model import Kind, Kinds, Model, Share, default, uncertain
 from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, TitaniumTypSpec
-from diploee.model import Kind, Kinds, Model, Share, default, uncertain
 
 
 class AcPowerSpec(Kind):

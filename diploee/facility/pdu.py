@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import PositiveFloat
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.model import SCALES, Share, default, optional, uncertain
+from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.model import SCALES, Share, default, optional, uncertain
-from diploee.units import W_PER_MW
 
 Loss = Share
 

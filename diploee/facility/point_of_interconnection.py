@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
-from diploee.columns import Column, Columns
-from diploee.errors import one_of
+from diploee.base.columns import Column, Columns
+from diploee.base.errors import one_of
+from diploee.base.metric import short
+from diploee.base.model import SCALES, Model, PositiveShare, default, optional
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
-from diploee.metric import short
-from diploee.model import SCALES, Model, PositiveShare, default, optional
 
 _AT = "at the point of interconnection"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.tables import Float64Array
+from diploee.base.tables import Float64Array
 
 ZERO_C_K = 273.15
 _TRIPLE_POINT_C = 0.01

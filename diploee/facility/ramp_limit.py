@@ -19,14 +19,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, model_validator
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.measures.distribution import CountAbove, Energy, Most
+from diploee.base.metric import Metric
+from diploee.base.model import SCALES, default, optional
+from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
 from diploee.facility.battery import ROUNDING_W, Before, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
-from diploee.measures.distribution import CountAbove, Energy, Most
-from diploee.metric import Metric
-from diploee.model import SCALES, default, optional
-from diploee.units import MS_PER_S, S_PER_MIN, W_PER_MW
 
 
 class RampLimitSpec(StageSpec, RampRates):

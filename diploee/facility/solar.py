@@ -25,16 +25,16 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from diploee.columns import Column, Columns
-from diploee.errors import StageError
+from diploee.base.columns import Column, Columns
+from diploee.base.errors import StageError
+from diploee.base.measures.distribution import Energy, Most
+from diploee.base.metric import Metric
+from diploee.base.model import SCALES, Share, default, uncertain
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
-from diploee.measures.distribution import Energy, Most
-from diploee.metric import Metric
-from diploee.model import SCALES, Share, default, uncertain
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S, W_PER_MW
 
 PER_KELVIN = -0.0035
 """DC power per kelvin of the cells above 25 deg C: crystalline silicon, "premium" in [1] [M]."""

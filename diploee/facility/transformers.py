@@ -12,12 +12,12 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.model import SCALES, Model, default, optional, uncertain
+from diploee.base.tables import Float64Array
+from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.model import SCALES, Model, default, optional, uncertain
-from diploee.tables import Float64Array
-from diploee.units import W_PER_MW
 
 
 class Losses(NamedTuple):

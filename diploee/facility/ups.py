@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import PositiveFloat, SerializeAsAny, model_validator
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.model import SCALES, Share, default, optional, uncertain
+from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
-from diploee.model import SCALES, Share, default, optional, uncertain
-from diploee.units import W_PER_MW
 
 CURVES = {
     # ASSUMPTION: "typically 95-96 %" over 25-100 % (a secondary source), 94.98 % at 25 % load.

@@ -17,14 +17,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.annexes import annex
-from diploee.clock import RunClock, fixed_zone, offsets_ms
-from diploee.errors import Brief, one_of
+from diploee.base.annexes import annex
+from diploee.base.clock import RunClock, fixed_zone, offsets_ms
+from diploee.base.errors import Brief, one_of
+from diploee.base.files.places import shipped_folder
+from diploee.base.model import Kind, Kinds, UtcOffset, default, optional
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
-from diploee.files.places import shipped_folder
-from diploee.model import Kind, Kinds, UtcOffset, default, optional
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
 
 LEAP_DAYS = 366
 DAYS_BEFORE_MONTH = np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])

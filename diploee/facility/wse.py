@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from diploee.base.model import PositiveShare, default, uncertain
+from diploee.base.tables import Float64Array
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
-from diploee.model import PositiveShare, default, uncertain
-from diploee.tables import Float64Array
 
 CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
 """Heat capacities of air and water [J/(kg K)], density of water [kg/m3]."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.errors import LogFormatError as LogFormatError
+    from diploee.base.errors import LogFormatError as LogFormatError
     from diploee.importers.job_logs.raw_log import JobLogFormat as JobLogFormat
     from diploee.importers.job_logs.raw_log import JobLogOptions as JobLogOptions
     from diploee.importers.job_logs.raw_log import RawJobs as RawJobs
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from diploee.importers.serving.batches import load_batches as load_batches
     from diploee.importers.serving.service_curves import load_latency_curve as load_latency_curve
     from diploee.importers.serving.service_curves import load_power_curve as load_power_curve
+    from diploee.importers.text.text import Text as Text
     from diploee.importers.weather_files import read_weather as read_weather
-    from diploee.textio.text import Text as Text
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

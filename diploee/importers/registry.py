@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from diploee.model import Registry
-from diploee.textio.text import Text
+from diploee.base.model import Registry
+from diploee.importers.text.text import Text
 
 R = TypeVar("R")
 

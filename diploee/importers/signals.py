@@ -15,17 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.clock import Zone, fixed_zone
-from diploee.errors import LogFormatError, did_you_mean, one_line, one_of
+from diploee.base.clock import Zone, fixed_zone
+from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of
+from diploee.base.tables import Int64Array
+from diploee.base.units import MS_PER_MIN
+from diploee.importers.text.sheets import Sheet, read_sheet
+from diploee.importers.text.stamps import stamps, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.times import span_ms
 from diploee.schedule.signals import NO_END_MS, Signal
-from diploee.tables import Int64Array
-from diploee.textio.sheets import Sheet, read_sheet
-from diploee.textio.stamps import stamps, stamps_of_one_clock
-from diploee.textio.tables import ReadTable, listed
-from diploee.textio.values import Number, fail_values, numbers
-from diploee.units import MS_PER_MIN
 
 TIMES = ("timestamp", "datetime", "time", "date")
 LARGEST = {"price": 1e9, "carbon": 1e6, "cap": 1e6}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.dynamics.events import Event, half_cycle_rms
-from diploee.dynamics.machine import Voltage
-from diploee.errors import InputError
+from diploee.base.errors import InputError
+from diploee.base.units import S_PER_H
 from diploee.facility.cooling_table import LIMITS, Point
-from diploee.outputs.export.series import HEADER, ReactiveTable
-from diploee.textio.sheets import read_sheet
-from diploee.textio.values import Number, fail_values, numbers
-from diploee.units import S_PER_H
+from diploee.grid.dynamics.events import Event, half_cycle_rms
+from diploee.grid.dynamics.machine import Voltage
+from diploee.grid.export.series import HEADER, ReactiveTable
+from diploee.importers.text.sheets import read_sheet
+from diploee.importers.text.values import Number, fail_values, numbers
 
 
 def read_cooling_points(path: Path) -> tuple[Point, ...]:

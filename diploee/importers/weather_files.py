@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from diploee.errors import LogFormatError, one_line
+from diploee.base.errors import LogFormatError, one_line
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import HOURS_PER_DAY, MS_PER_MIN, S_PER_MIN
 from diploee.facility.psychrometrics import saturation_pressure_pa, wet_bulb_c
 from diploee.facility.weather import DAYS_BEFORE_MONTH, LEAP_DAY, LEAP_DAYS, SunYear, WeatherYear
-from diploee.tables import Float64Array, Int64Array
-from diploee.textio.source import read_bytes, unpacked
-from diploee.textio.text import Text, text_of
-from diploee.units import HOURS_PER_DAY, MS_PER_MIN, S_PER_MIN
+from diploee.importers.text.source import read_bytes, unpacked
+from diploee.importers.text.text import Text, text_of
 
 if TYPE_CHECKING:
     import pandas as pd

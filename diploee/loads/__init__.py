@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.errors import WorkloadError as WorkloadError
+    from diploee.base.errors import WorkloadError as WorkloadError
     from diploee.loads.base import Load as Load
     from diploee.loads.import_counts import ImportCounts as ImportCounts
     from diploee.loads.jobs.job_log import JobLog as JobLog
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
     from diploee.loads.services.request_trace import RequestTrace as RequestTrace
     from diploee.loads.services.samples import repeating_samples as repeating_samples
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

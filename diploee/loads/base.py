@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from diploee.columns import Columns
-from diploee.errors import WorkloadError, one_line, one_of, shown
+from diploee.base.columns import Columns
+from diploee.base.errors import WorkloadError, one_line, one_of, shown
+from diploee.base.metric import is_number
+from diploee.base.tables import MAX_SIZE, concat
 from diploee.facility.base import (
     Block,
     Values,
@@ -20,12 +22,11 @@ from diploee.facility.base import (
     naming,
 )
 from diploee.loads.services.banks import Bank
-from diploee.metric import is_number
-from diploee.power import Segments
 from diploee.power.blocks import PowerBlock
-from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.scenario import Scenario
-from diploee.tables import MAX_SIZE, concat
+from diploee.power.segments import Segments
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
+from diploee.scenario.models import Scenario
 
 
 class Load(Protocol):

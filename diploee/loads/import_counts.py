@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from diploee.errors import Brief
-from diploee.tables import Float64Array, Int64Array
+from diploee.base.errors import Brief
+from diploee.base.tables import Float64Array, Int64Array
 
 YEARS_MS = tuple(int(np.datetime64(year, "ms").astype(np.int64)) for year in ("1980", "2100"))
 """A time of a log that has dates lies between these [ms since 1970]."""

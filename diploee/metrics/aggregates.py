@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from diploee.facility import Block
+from diploee.base.metric import Metric
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S, W_PER_MW
+from diploee.facility.base import Block
 from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.load import JobWindow
 from diploee.loads.jobs.queue import QueueLength
-from diploee.metric import Metric
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly
 from diploee.power.segments import ActiveSegments, class_of_owner, node_occupancy
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, W_PER_MW
 
 _KINDS = {"min": "minimum", "mean": "mean", "max": "maximum"}
 _QUANTITIES = (

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from diploee.clock import RunClock
-from diploee.facility import Block
-from diploee.facility.base import POWER
-from diploee.measures.distribution import Largest
-from diploee.measures.ramps import LargestChanges, ramps
-from diploee.measures.series import QUANTA_PER_W, Measure, Series, Stretch, to_mw, to_quanta
-from diploee.metric import Metric
+from diploee.base.clock import RunClock
+from diploee.base.measures.distribution import Largest
+from diploee.base.measures.ramps import LargestChanges, ramps
+from diploee.base.measures.series import QUANTA_PER_W, Measure, Series, Stretch, to_mw, to_quanta
+from diploee.base.metric import Metric
+from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.facility.base import POWER, Block
 from diploee.metrics.changes import CHANGE, WITHIN_MS
 from diploee.schedule.schedule import Transient
-from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 
 PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
 RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))

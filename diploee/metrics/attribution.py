@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
 from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.metrics.changes import Span
-from diploee.power import Segments
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly, energies_within
-from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
+from diploee.power.segments import OF_SERVICES, Segments, class_of_owner, job_of_owner, slots_of
 from diploee.profiles.profile import DEVICE_POWER
-from diploee.scenario import Scenario
-from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
-from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.scenario.models import Scenario
 
 if TYPE_CHECKING:
     from diploee.loads.base import Load

@@ -16,11 +16,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.errors import plural
-from diploee.measures.spectrum import RESOLUTION_HZ, STRIDE_MS, WINDOW_MS, BandRms, strongest_lines
-from diploee.metric import Metric
-from diploee.profiles import Provenance
+from diploee.base.clock import WallClock
+from diploee.base.errors import plural
+from diploee.base.measures.spectrum import (
+    RESOLUTION_HZ,
+    STRIDE_MS,
+    WINDOW_MS,
+    BandRms,
+    strongest_lines,
+)
+from diploee.base.metric import Metric
+from diploee.base.units import MS_PER_S
 from diploee.profiles.meters import (
     FLAGGED_WINDOWS,
     RESTORED_TRUSTED,
@@ -30,7 +36,7 @@ from diploee.profiles.meters import (
     Reach,
     reach,
 )
-from diploee.units import MS_PER_S
+from diploee.profiles.profile import Provenance
 
 FLAGGED_STEPS = 0.4
 """Frequency times resolution up to which a band is reported at all: 80 % of Nyquist."""

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.errors import InputError, one_of
+from diploee.base.clock import WallClock
+from diploee.base.errors import InputError, one_of
+from diploee.base.measures.series import QUANTA_PER_MW, ClockSums, Intervals
+from diploee.base.metric import Metric
+from diploee.base.units import MS_PER_H, MS_PER_MIN
 from diploee.facility.point_of_interconnection import Billing
-from diploee.measures.series import QUANTA_PER_MW, ClockSums, Intervals
-from diploee.metric import Metric
 from diploee.metrics.demand import absent_demand, demand_sums, load_factor
-from diploee.units import MS_PER_H, MS_PER_MIN
 
 RATCHET_MONTHS = 11
 """Months before its own that a ratchet looks back."""

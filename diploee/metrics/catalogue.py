@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from diploee.annexes import annex
-from diploee.clock import WallClock
-from diploee.errors import Brief, InputError, one_line, shown
-from diploee.facility import STAGES
+from diploee.base.annexes import annex
+from diploee.base.clock import WallClock
+from diploee.base.errors import Brief, InputError, one_line, shown
+from diploee.base.measures.series import Measure
+from diploee.base.metric import Metric, catalogue, find_metric
+from diploee.base.model import Registry
+from diploee.facility.base import STAGES
 from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
-from diploee.measures.series import Measure
-from diploee.metric import Metric, catalogue, find_metric
 from diploee.metrics.aggregates import AGGREGATE_METRICS
 from diploee.metrics.at_step import STEP_METRICS
 from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
@@ -32,7 +33,6 @@ from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.part_metrics import LAYOUT_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.voltage_change import VOLTAGE_METRICS
-from diploee.model import Registry
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
 TRANSIENT_METRICS = (

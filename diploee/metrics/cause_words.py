@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from diploee.errors import plural
+from diploee.base.errors import plural
+from diploee.base.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 from diploee.metrics.attribution import RECENT_MS
 from diploee.metrics.causes import grid_extremes
 from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
-from diploee.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 
 MOST_LINES = 4
 """Net changes that are listed; more of them only where they would leave a larger rest."""

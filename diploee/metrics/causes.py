@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.facility import Block
-from diploee.facility.base import POWER, Stages
-from diploee.metric import Metric
+from diploee.base.metric import Metric
+from diploee.base.tables import Int64Array, concat
+from diploee.base.units import MS_PER_S, W_PER_MW
+from diploee.facility.base import POWER, Block, Stages
 from diploee.metrics.attribution import Attribution, Part, part
 from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span
-from diploee.power import Segments
-from diploee.tables import Int64Array, concat
-from diploee.units import MS_PER_S, W_PER_MW
+from diploee.power.segments import Segments
 
 if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from diploee.clock import WallClock
-from diploee.measures.distribution import RELATIVE_ERROR, SignedHistogram
-from diploee.measures.ramps import (
+from diploee.base.clock import WallClock
+from diploee.base.measures.distribution import RELATIVE_ERROR, SignedHistogram
+from diploee.base.measures.ramps import (
     CLASS_FACTORS,
     BothWays,
     LargestChanges,
@@ -21,10 +21,10 @@ from diploee.measures.ramps import (
     Sizes,
     ramps,
 )
-from diploee.measures.series import to_mw
-from diploee.metric import Metric
+from diploee.base.measures.series import to_mw
+from diploee.base.metric import Metric
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.metrics.bands import Support
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
 Span = tuple[int, int]
 """Start and end [ms]."""

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.measures.distribution import Distribution, Largest
-from diploee.measures.series import ClockSums, Intervals
-from diploee.metric import Metric, View
+from diploee.base.clock import WallClock
+from diploee.base.measures.distribution import Distribution, Largest
+from diploee.base.measures.series import ClockSums, Intervals
+from diploee.base.metric import Metric, View
+from diploee.base.tables import Float64Array
+from diploee.base.units import J_PER_MWH, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.metrics.changes import absent
-from diploee.scenario import Facility
-from diploee.tables import Float64Array
-from diploee.units import J_PER_MWH, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.scenario.models import Facility
 
 POWER_METRICS = (
     Metric("power.mean_mw", "MW", "mean power", view="main"),

@@ -12,25 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.columns import Column
-from diploee.facility import Block
-from diploee.facility.base import POWER
+from diploee.base.clock import WallClock
+from diploee.base.columns import Column
+from diploee.base.metric import Metric
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.facility.base import POWER, Block
 from diploee.loads.jobs import StreamClass
-from diploee.metric import Metric
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.scenario import Scenario
 from diploee.scenario.flexibility import Event
+from diploee.scenario.models import Scenario
 from diploee.schedule.controller import HOLD_MS
 from diploee.schedule.signals import Signal
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import (
-    J_PER_MWH,
-    MS_PER_DAY,
-    MS_PER_MIN,
-    MS_PER_S,
-    W_PER_MW,
-)
 
 if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow

@@ -10,17 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.measures.distribution import Distribution
-from diploee.metric import Metric
-from diploee.scenario import JobFlexibility
-from diploee.scenario.flexibility import Event
-from diploee.schedule import ActedSchedule, Runs, Schedule
+from diploee.base.clock import WallClock
+from diploee.base.measures.distribution import Distribution
+from diploee.base.metric import Metric
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.units import MS_PER_H, MS_PER_S
+from diploee.scenario.flexibility import Event, JobFlexibility
 from diploee.schedule.context import JobTable
-from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN, runs_of
-from diploee.schedule.schedule import NEVER_MS
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S
+from diploee.schedule.runs import (
+    CHECKPOINT,
+    KINDS,
+    PAUSED,
+    RESTART,
+    RUN,
+    ActedSchedule,
+    Runs,
+    runs_of,
+)
+from diploee.schedule.schedule import NEVER_MS, Schedule
 
 MOST_DRAWN = 24
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from diploee.jit import njit
-from diploee.metric import Metric
-from diploee.tables import Float64Array, Int32Array
-from diploee.units import MS_PER_H, W_PER_MW
+from diploee.base.jit import njit
+from diploee.base.metric import Metric
+from diploee.base.tables import Float64Array, Int32Array
+from diploee.base.units import MS_PER_H, W_PER_MW
 
 N_BINS = 1 << 10
 """Bins of the power of a part: a percentile is off by at most a thousandth of its peak."""

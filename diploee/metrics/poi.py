@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.columns import TAKEN_OFF, Columns, Role
+from diploee.base.clock import WallClock
+from diploee.base.columns import TAKEN_OFF, Columns, Role
+from diploee.base.measures.distribution import HoursAbove, Largest
+from diploee.base.measures.series import Series, sum_quanta, to_quanta
+from diploee.base.metric import Metric
+from diploee.base.units import W_PER_MW
 from diploee.facility.base import Block
 from diploee.facility.point_of_interconnection import Billing
-from diploee.measures.distribution import HoursAbove, Largest
-from diploee.measures.series import Series, sum_quanta, to_quanta
-from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
-from diploee.units import W_PER_MW
 
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 

@@ -7,16 +7,17 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from diploee.clock import RunClock, WallClock
-from diploee.errors import InputError, one_line, shown
-from diploee.facility import Block, Stage
-from diploee.facility.base import POWER, StageMeters, interpolated_s, naming
+from diploee.base.clock import RunClock, WallClock
+from diploee.base.errors import InputError, one_line, shown
+from diploee.base.measures.distribution import Distribution
+from diploee.base.measures.ramps import Rainflow
+from diploee.base.measures.series import Measure, Series, to_mw, to_quanta
+from diploee.base.measures.spectrum import BandRms, Spectrum
+from diploee.base.metric import check_declared, flatten
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_H, W_PER_MW
+from diploee.facility.base import POWER, Block, Stage, StageMeters, interpolated_s, naming
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
-from diploee.measures.distribution import Distribution
-from diploee.measures.ramps import Rainflow
-from diploee.measures.series import Measure, Series, to_mw, to_quanta
-from diploee.measures.spectrum import BandRms, Spectrum
-from diploee.metric import check_declared, flatten
 from diploee.metrics.bands import (
     NONE,
     Readings,
@@ -31,11 +32,9 @@ from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
 from diploee.metrics.poi import PoiMetrics
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
-from diploee.profiles import Provenance
-from diploee.scenario import Facility
+from diploee.profiles.profile import Provenance
+from diploee.scenario.models import Facility
 from diploee.schedule.schedule import Transient
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.loads.base import Load

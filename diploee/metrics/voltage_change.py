@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from diploee.clock import RunClock
-from diploee.facility import Block
-from diploee.facility.base import POWER, REACTIVE
-from diploee.measures.series import Series, to_quanta
-from diploee.measures.voltage import ShortCircuit, VoltageChanges
-from diploee.metric import Metric
+from diploee.base.clock import RunClock
+from diploee.base.measures.series import Series, to_quanta
+from diploee.base.measures.voltage import ShortCircuit, VoltageChanges
+from diploee.base.metric import Metric
+from diploee.base.units import PROFILE_STEP_MS
+from diploee.facility.base import POWER, REACTIVE, Block
 from diploee.schedule.schedule import Transient
-from diploee.units import PROFILE_STEP_MS
 
 _KEY = "grid.voltage_change"
 VOLTAGE_METRICS = (

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
     from diploee.power.event_windows import EventWindow as EventWindow
     from diploee.power.segments import Segments as Segments
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

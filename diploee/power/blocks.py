@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diploee.columns import Column
-from diploee.errors import Brief
-from diploee.facility import Block
-from diploee.facility.base import POWER, REACTIVE
+from diploee.base.columns import Column
+from diploee.base.errors import Brief
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_S
+from diploee.facility.base import POWER, REACTIVE, Block
 from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
 from diploee.power.node_ac import NodeAc
 from diploee.power.segments import ActiveSegments, Segments, node_occupancy, slots_of
@@ -36,11 +37,9 @@ from diploee.power.spectral import (
     spectra_bytes,
     spectral_cost_s,
 )
-from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
-from diploee.scenario import Facility
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.scenario.models import Facility
 
 Method = Literal["auto", "direct", "spectral"]
 

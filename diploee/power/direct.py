@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diploee.jit import njit
+from diploee.base.jit import njit
+from diploee.base.tables import Float64Array, Int32Array, Int64Array
 from diploee.power.segments import Segments
-from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.tables import Float64Array, Int32Array, Int64Array
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
 
 
 class EnergyTables(NamedTuple):

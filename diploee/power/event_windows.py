@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import Brief
-from diploee.facility import Block
-from diploee.facility.base import POWER, Stages
-from diploee.measures.ramps import ramp_sums
-from diploee.metric import Metric
+from diploee.base.errors import Brief
+from diploee.base.measures.ramps import ramp_sums
+from diploee.base.metric import Metric
+from diploee.base.tables import Float64Array, concat
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
+from diploee.facility.base import POWER, Block, Stages
 from diploee.power.blocks import (
     PowerBlock,
     PowerModel,
@@ -31,8 +32,6 @@ from diploee.power.blocks import (
 )
 from diploee.power.segments import ActiveSegments, Segments
 from diploee.schedule.schedule import Transient
-from diploee.tables import Float64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 
 SEARCH_STEP_MS = MS_PER_S
 SEARCH_BLOCK = MS_PER_DAY // SEARCH_STEP_MS

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array
 from diploee.power.segments import Segments, slots_of
-from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.flat import FLAT_POWER_W, FLAT_WORKLOAD
-from diploee.profiles.library import Entry
-from diploee.profiles.profile import NODE_AC_POWER
-from diploee.scenario import Facility, NodeType
-from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array
+from diploee.profiles.library import Entry, ProfileLibrary
+from diploee.profiles.profile import NODE_AC_POWER, PowerProfile
+from diploee.scenario.models import Facility
+from diploee.scenario.pools import NodeType
 
 
 def ac_profile_w(

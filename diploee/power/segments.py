@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.scenario import Facility, Scenario
-from diploee.tables import (
+from diploee.base.tables import (
     Float64Array,
     Int16Array,
     Int32Array,
@@ -17,6 +16,7 @@ from diploee.tables import (
     column,
     concat,
 )
+from diploee.scenario.models import Facility, Scenario
 
 
 @dataclass(frozen=True, eq=False)

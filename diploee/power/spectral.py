@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from diploee.base.tables import Float64Array, Int32Array, Int64Array
+from diploee.base.units import MS_PER_S
 from diploee.power.segments import Segments
-from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.playing import phases
-from diploee.tables import Float64Array, Int32Array, Int64Array
-from diploee.units import MS_PER_S
 
 FFT_LENGTH = 1 << 18
 """Length of a transform at least; a block is what remains of it beyond the longest profile."""

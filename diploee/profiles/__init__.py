@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.errors import ProfileError as ProfileError
-    from diploee.files.places import shipped_folder as shipped_folder
+    from diploee.base.errors import ProfileError as ProfileError
+    from diploee.base.files.places import shipped_folder as shipped_folder
     from diploee.profiles.check import LibraryCheck as LibraryCheck
     from diploee.profiles.check import check_library as check_library
     from diploee.profiles.flat import flat_profile as flat_profile
@@ -20,6 +20,6 @@ if TYPE_CHECKING:
     from diploee.profiles.store import read_profile as read_profile
     from diploee.profiles.store import write_profile as write_profile
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

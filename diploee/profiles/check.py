@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import Brief, ProfileError
+from diploee.base.errors import Brief, ProfileError
 from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile
 

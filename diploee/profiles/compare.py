@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from diploee.base.tables import Float32Array, Float64Array
+from diploee.base.units import MS_PER_S
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
-from diploee.tables import Float32Array, Float64Array
-from diploee.units import MS_PER_S
 
 BAND_HZ = 0.25
 """Up to here a reading that is averaged over 1 s is trusted (gain 0.90) [Hz]."""

@@ -22,12 +22,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from diploee.errors import InputError, ProfileError, one_of, plural, shown
+from diploee.base.errors import InputError, ProfileError, one_of, plural, shown
+from diploee.base.tables import Float32Array, Float64Array
+from diploee.base.units import MS_PER_S
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.store import StoredProfile
-from diploee.scenario import NodeType
-from diploee.tables import Float32Array, Float64Array
-from diploee.units import MS_PER_S
+from diploee.scenario.pools import NodeType
 
 
 @dataclass(frozen=True, eq=False)

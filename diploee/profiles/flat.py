@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from diploee.base.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS
 from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS
 
 FLAT_ID = "~flat-1kw"
 FLAT_WORKLOAD = "flat"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.scenario.synchronous import SynchronousJob
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 LOOP_S = 600.0
 """Length of a loop of iterations [s], about."""

@@ -20,8 +20,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from diploee.errors import Brief, ProfileError
-from diploee.tables import MAX_SIZE, Float64Array
+from diploee.base.errors import Brief, ProfileError
+from diploee.base.tables import MAX_SIZE, Float64Array
 
 _Size = Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)]
 

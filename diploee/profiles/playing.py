@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.base.tables import Float64Array, Int32Array, Int64Array, repeated
+from diploee.base.units import MS_PER_MIN
 from diploee.profiles.profile import PowerProfile
-from diploee.tables import Float64Array, Int32Array, Int64Array, repeated
-from diploee.units import MS_PER_MIN
 
 SMOOTHING_MS = MS_PER_MIN
 STEADY_LEVEL = 0.8

@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from diploee.errors import Brief, ProfileError, shown
-from diploee.model import MAX_DEVICES
+from diploee.base.errors import Brief, ProfileError, shown
+from diploee.base.model import MAX_DEVICES
+from diploee.base.tables import MAX_SIZE, Float32Array, Float64Array
+from diploee.base.units import MS_PER_S
 from diploee.profiles.meters import Meter
-from diploee.tables import MAX_SIZE, Float32Array, Float64Array
-from diploee.units import MS_PER_S
 
 DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
 GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.tables import Float32Array, Float64Array, Int64Array
+from diploee.base.tables import Float32Array, Float64Array, Int64Array
 
 US_PER_MS = 1_000
 US_PER_S = 1_000_000

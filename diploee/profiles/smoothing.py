@@ -20,13 +20,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from diploee.jit import njit
+from diploee.base.jit import njit
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.profile import PowerProfile
-from diploee.scenario import NodeType
 from diploee.scenario.job_streams import PowerSmoothing
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_S
+from diploee.scenario.pools import NodeType
 
 SMOOTHING = "with GPU power smoothing"
 """In the notes of profiles that are drawn so."""

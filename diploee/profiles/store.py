@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from diploee.errors import ProfileError, shown
-from diploee.files import Writing, whole_file
-from diploee.model import MAX_NODES, Name
-from diploee.plain_data import SHA256, Record, checked_record, parse_json
-from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.tables import (
+from diploee.base.errors import ProfileError, shown
+from diploee.base.files import Writing, whole_file
+from diploee.base.model import MAX_NODES, Name
+from diploee.base.plain_data import SHA256, Record, checked_record, parse_json
+from diploee.base.tables import (
     BoolArray,
     Float32Array,
     Int64Array,
@@ -34,7 +33,8 @@ from diploee.tables import (
     as_numpy,
     open_parquet,
 )
-from diploee.units import MS_PER_DAY
+from diploee.base.units import MS_PER_DAY
+from diploee.profiles.profile import PowerProfile, Provenance
 
 NOT_WRITTEN: dict[str, Any] = {
     "power_factor": 1.0,

@@ -1,8 +1,8 @@
 """The report: one self-contained HTML page, and pictures, from run folders or a sweep alone.
 
 The way of a number: a folder (`data`, `sweep_data`) -> sections of figures and tables
-(`diploee.outputs.run_sections`), and arrays small enough for a page (`aggregate`) -> charts, by the
-ids that the sections name (`build`) -> a page (`page`) or files (`diploee.drawing`). `datasheet` is
+(`diploee.runs.run_sections`), and arrays small enough for a page (`aggregate`) -> charts, by the
+ids that the sections name (`build`) -> a page (`page`) or files (`diploee.reports.drawing`). `datasheet` is
 another page of sections, of what an interconnection asks for; `compare` ranks by the same sections.
 """
 
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
     from diploee.reports.compare import Comparison as Comparison
     from diploee.reports.datasheet import write_datasheet as write_datasheet
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_WEEK
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_WEEK
 
 if TYPE_CHECKING:
     import pandas as pd

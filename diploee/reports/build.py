@@ -12,25 +12,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from diploee.drawing.charts import Chart
-from diploee.drawing.engine import DrawingError
-from diploee.drawing.page import POLICY, Figures
-from diploee.drawing.pictures import Kind, Picture
-from diploee.drawing.pictures import write_pictures as write_charts
-from diploee.errors import InputError, did_you_mean, one_of, plural
-from diploee.files import Writing, check_file, writing
-from diploee.metrics.limits import load_limits
-from diploee.outputs import Run, open_run
-from diploee.outputs.folder import run_files
-from diploee.outputs.limits_section import limits_section
-from diploee.outputs.ranked import RANKED
-from diploee.outputs.run_sections import run_sections
-from diploee.outputs.sections import Section, beside
-from diploee.outputs.words import interval, listed
-from diploee.progress import stage
+from diploee.base.errors import InputError, did_you_mean, one_of, plural
+from diploee.base.files import Writing, check_file, writing
+from diploee.base.progress import stage
+from diploee.base.units import PowerUnit, power_unit
+from diploee.base.version import full_version
+from diploee.grid.limits.file import load_limits
+from diploee.grid.limits.section import limits_section
 from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
+from diploee.reports.drawing.charts import Chart
+from diploee.reports.drawing.engine import DrawingError
+from diploee.reports.drawing.page import POLICY, Figures
+from diploee.reports.drawing.pictures import Kind, Picture
+from diploee.reports.drawing.pictures import write_pictures as write_charts
 from diploee.reports.event_charts import event_charts, event_windows_chart
 from diploee.reports.grid_charts import (
     LimitLine,
@@ -58,8 +54,12 @@ from diploee.reports.weekly_charts import (
     rates_chart,
     unserved_chart,
 )
-from diploee.units import PowerUnit, power_unit
-from diploee.version import full_version
+from diploee.runs.folder import run_files
+from diploee.runs.ranked import RANKED
+from diploee.runs.reader import Run, open_run
+from diploee.runs.run_sections import run_sections
+from diploee.runs.sections import Section, beside
+from diploee.runs.words import interval, listed
 
 _HERE = Path(__file__).resolve().parent
 MARK = '<meta name="generator" content="diploee'

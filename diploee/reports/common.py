@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from diploee.drawing.charts import (
+from diploee.base.units import MS_PER_DAY, MS_PER_WEEK, PowerUnit
+from diploee.reports.aggregate import histogram
+from diploee.reports.data import RunData
+from diploee.reports.drawing.charts import (
     INK,
     MONDAY,
     Array,
@@ -20,11 +23,8 @@ from diploee.drawing.charts import (
     dash,
     since_monday,
 )
-from diploee.drawing.places import y_range
-from diploee.outputs.words import interval, listed
-from diploee.reports.aggregate import histogram
-from diploee.reports.data import RunData
-from diploee.units import MS_PER_DAY, MS_PER_WEEK, PowerUnit
+from diploee.reports.drawing.places import y_range
+from diploee.runs.words import interval, listed
 
 DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, since_monday(MS_PER_DAY)))
 

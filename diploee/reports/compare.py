@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diploee.errors import Brief, InputError, plural
-from diploee.metric import NONE, Metric, find_metric, flatten, is_plain_number, short
+from diploee.base.errors import Brief, InputError, plural
+from diploee.base.metric import NONE, Metric, find_metric, flatten, is_plain_number, short
+from diploee.base.units import W_PER_MW, power_unit
 from diploee.metrics.catalogue import declared_metrics
-from diploee.outputs import Run, open_run
-from diploee.outputs.lower_bounds import is_lower_bound
-from diploee.outputs.ranked import ranks
 from diploee.reports.data import differing_settings, run_labels, stages_of
-from diploee.units import W_PER_MW, power_unit
+from diploee.runs.lower_bounds import is_lower_bound
+from diploee.runs.ranked import ranks
+from diploee.runs.reader import Run, open_run
 
 if TYPE_CHECKING:
     import pandas as pd

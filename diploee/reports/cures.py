@@ -8,19 +8,19 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from diploee.errors import InputError, RunTooLongError
-from diploee.metrics.limits import LimitReport, Limits, check_limits
-from diploee.metrics.limits.mitigation import Mitigation, figures_of, power_of
-from diploee.outputs.sections import Figure, Section, Table
-from diploee.outputs.words import pattern_for
-from diploee.scenario import scenario_from_dict
-from diploee.scenario.loading import with_overrides
-from diploee.simulation import simulate
-from diploee.units import MS_PER_DAY, S_PER_MIN
+from diploee.base.errors import InputError, RunTooLongError
+from diploee.base.units import MS_PER_DAY, S_PER_MIN
+from diploee.grid.limits.file import Limits
+from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
+from diploee.grid.limits.report import LimitReport, check_limits
+from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.words import pattern_for
+from diploee.scenario.loading import scenario_from_dict, with_overrides
+from diploee.simulation.run import simulate
 
 if TYPE_CHECKING:
-    from diploee.outputs import Run
-    from diploee.profiles import ProfileLibrary
+    from diploee.profiles.library import ProfileLibrary
+    from diploee.runs.reader import Run
 
 SHARES = (0.5, 0.25, 0.125)
 """Sizes of the largest job that are tried, as parts of its own, until the limits are kept."""

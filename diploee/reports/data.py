@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from diploee.columns import TAKEN_OFF
-from diploee.drawing.charts import PALETTE, colour
-from diploee.errors import InputError
+from diploee.base.columns import TAKEN_OFF
+from diploee.base.errors import InputError
+from diploee.base.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
+from diploee.base.units import MS_PER_DAY, MS_PER_MIN
 from diploee.metrics.attribution import IDLE, LOAD
-from diploee.outputs import Run, RunSeries, SeriesBlock, open_run
-from diploee.outputs.parquet_files import JOBS_FILE
-from diploee.outputs.series import CHANGED, averaged
-from diploee.outputs.words import short_boundary
-from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
-from diploee.units import MS_PER_DAY, MS_PER_MIN
+from diploee.reports.drawing.charts import PALETTE, colour
+from diploee.runs.parquet_files import JOBS_FILE
+from diploee.runs.reader import Run, open_run
+from diploee.runs.series import CHANGED, RunSeries, SeriesBlock, averaged
+from diploee.runs.words import short_boundary
 
 MAX_INTERVALS = 3_000_000
 """A run of more intervals is read as means of a minute; its extremes stay those of the run."""

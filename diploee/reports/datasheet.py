@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.dynamics.answer import VERDICTS
-from diploee.errors import InputError, cell, plural
-from diploee.files import check_file, writing
-from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
+from diploee.base.errors import InputError, cell, plural
+from diploee.base.files import check_file, writing
+from diploee.base.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
+from diploee.base.progress import stage
+from diploee.base.units import MEGAWATT, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.grid.dynamics.answer import VERDICTS
+from diploee.grid.limits.section import COVERAGE, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.bands import FLAGGED_STEPS
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
-from diploee.outputs import Run, open_run
-from diploee.outputs.folder import refuse_in_run, run_files
-from diploee.outputs.labels import LABELS
-from diploee.outputs.limits_section import COVERAGE, limits_section
-from diploee.outputs.lower_bounds import is_lower_bound, withheld
-from diploee.outputs.provenance import provenance
-from diploee.outputs.ranked import RANKED
-from diploee.outputs.run_sections import reactive_notes, voltage_notes
-from diploee.outputs.run_view import RunView
-from diploee.outputs.sections import COLUMNS, Figure, Section, Table, long_rows
-from diploee.outputs.words import interval, listed, moment
-from diploee.progress import stage
 from diploee.reports.build import Report, is_report, period, report_page
 from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
-from diploee.units import MEGAWATT, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.runs.folder import refuse_in_run, run_files
+from diploee.runs.labels import LABELS
+from diploee.runs.lower_bounds import is_lower_bound, withheld
+from diploee.runs.provenance import provenance
+from diploee.runs.ranked import RANKED
+from diploee.runs.reader import Run, open_run
+from diploee.runs.run_sections import reactive_notes, voltage_notes
+from diploee.runs.run_view import RunView
+from diploee.runs.sections import COLUMNS, Figure, Section, Table, long_rows
+from diploee.runs.words import interval, listed, moment
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,14 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from diploee.clock import instant_ms
-from diploee.drawing.charts import INK, MUTED, PALETTE, Array, Axis, Chart, Line, Panel, colour
+from diploee.base.clock import instant_ms
+from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 from diploee.metrics.flexibility import BASELINE
-from diploee.outputs.words import interval, moment
 from diploee.reports.aggregate import means
 from diploee.reports.common import near_range
 from diploee.reports.data import POWER, RunData, parts_of
-from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
+from diploee.reports.drawing.charts import (
+    INK,
+    MUTED,
+    PALETTE,
+    Array,
+    Axis,
+    Chart,
+    Line,
+    Panel,
+    colour,
+)
+from diploee.runs.words import interval, moment
 
 Entry = dict[str, Any]
 

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from diploee.drawing.charts import (
+from diploee.base.errors import plural
+from diploee.base.measures.spectrum import window_spectra
+from diploee.base.units import MS_PER_S, W_PER_MW, PowerUnit
+from diploee.grid.limits.check import NotAssessable
+from diploee.grid.limits.file import load_limits
+from diploee.grid.limits.report import seen_by
+from diploee.metrics.changes import SIZES
+from diploee.reports.data import POWER, RunData
+from diploee.reports.drawing.charts import (
     INK,
     PALETTE,
     PEAK,
@@ -23,16 +31,8 @@ from diploee.drawing.charts import (
     colour,
     dash,
 )
-from diploee.errors import plural
-from diploee.measures.spectrum import window_spectra
-from diploee.metrics.changes import SIZES
-from diploee.metrics.limits import load_limits
-from diploee.metrics.limits.check import NotAssessable
-from diploee.metrics.limits.report import seen_by
-from diploee.outputs import METRICS_FILE
-from diploee.outputs.words import interval, listed
-from diploee.reports.data import POWER, RunData
-from diploee.units import MS_PER_S, W_PER_MW, PowerUnit
+from diploee.runs.folder import METRICS_FILE
+from diploee.runs.words import interval, listed
 
 POWER_LEVEL = "power"
 """Kind of a limit on power itself."""

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import InputError, LogFormatError
-from diploee.outputs.reader import Run
-from diploee.textio.stamps import Stamps, moment, stamps_of_one_clock
-from diploee.textio.tables import ReadTable, read_columns, read_header
-from diploee.textio.text import read_text
-from diploee.textio.values import Number, fail_values, numbers, texts
-from diploee.units import W_PER_MW
+from diploee.base.errors import InputError, LogFormatError
+from diploee.base.units import W_PER_MW
+from diploee.importers.text.stamps import Stamps, moment, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, read_columns, read_header
+from diploee.importers.text.text import read_text
+from diploee.importers.text.values import Number, fail_values, numbers, texts
+from diploee.runs.reader import Run
 
 MAX_INTERVALS = 1_000
 _DURATION = Number(above=0, largest=366 * 24 * 60, may_miss=False, of="minutes")

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.drawing.charts import Axis, Bars, Carpet, Chart, Line, Panel, dash, since_monday
-from diploee.outputs.run_sections import worst_weeks
-from diploee.outputs.words import interval, listed
+from diploee.base.units import MS_PER_MIN, MS_PER_S, MS_PER_WEEK, W_PER_MW, PowerUnit
 from diploee.reports.aggregate import by_date, day_grid, duration_curve, week_ms
 from diploee.reports.common import (
     LEAST_SPAN,
@@ -24,7 +22,18 @@ from diploee.reports.common import (
     with_pools,
 )
 from diploee.reports.data import RunData
-from diploee.units import MS_PER_MIN, MS_PER_S, MS_PER_WEEK, W_PER_MW, PowerUnit
+from diploee.reports.drawing.charts import (
+    Axis,
+    Bars,
+    Carpet,
+    Chart,
+    Line,
+    Panel,
+    dash,
+    since_monday,
+)
+from diploee.runs.run_sections import worst_weeks
+from diploee.runs.words import interval, listed
 
 MAX_WEEK_POINTS = 24_000
 """Of more points of all peak weeks together, up to a minute's are drawn as their highest."""

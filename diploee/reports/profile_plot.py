@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.drawing.charts import PALETTE, Axis, Band, Chart, Line, Panel, closed
-from diploee.drawing.pictures import write_picture
-from diploee.errors import plural
+from diploee.base.errors import plural
+from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW
 from diploee.profiles.profile import PowerProfile
 from diploee.reports.aggregate import means
-from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW
+from diploee.reports.drawing.charts import PALETTE, Axis, Band, Chart, Line, Panel, closed
+from diploee.reports.drawing.pictures import write_picture
 
 ZOOM_MS = 2 * MS_PER_MIN
 MEAN_MS = 10 * MS_PER_S

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour, dash
-from diploee.dynamics import Answer
-from diploee.dynamics.answer import AFTER_S
-from diploee.dynamics.curves import seconds
+from diploee.grid.dynamics.answer import AFTER_S, Answer
+from diploee.grid.dynamics.curves import seconds
+from diploee.reports.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour, dash
 
 
 def ride_through_chart(answer: Answer) -> Chart:

@@ -7,16 +7,27 @@ from math import isclose
 
 import numpy as np
 
-from diploee.columns import TAKEN_OFF, Column
-from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, Stack, closed, colour
+from diploee.base.columns import TAKEN_OFF, Column
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 from diploee.metrics.demand import rated_of
-from diploee.outputs.words import interval, listed
 from diploee.reports.aggregate import means
 from diploee.reports.common import LEAST_SPAN, with_zero
 from diploee.reports.data import REST, RunData
+from diploee.reports.drawing.charts import (
+    INK,
+    MUTED,
+    Axis,
+    Band,
+    Chart,
+    Line,
+    Panel,
+    Stack,
+    closed,
+    colour,
+)
 from diploee.reports.grid_charts import POWER_LEVEL, LimitLine
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
+from diploee.runs.words import interval, listed
 
 FAR = 2
 """A line above this many times the peak and the rated power is named: it would flatten the rest."""

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.drawing.charts import (
+from diploee.base.errors import InputError, plural
+from diploee.base.metric import Metric
+from diploee.base.tables import Float64Array, Kind, open_parquet
+from diploee.base.units import MS_PER_H, W_PER_MW, power_unit
+from diploee.grid.limits.file import Limits, load_limits
+from diploee.grid.limits.report import LimitReport
+from diploee.metrics.catalogue import metrics_of_runs
+from diploee.reports.aggregate import round_edges
+from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
+from diploee.reports.drawing.charts import (
     PALETTE,
     PEAK,
     Axis,
@@ -22,15 +31,6 @@ from diploee.drawing.charts import (
     log_axis,
     since_monday,
 )
-from diploee.errors import InputError, plural
-from diploee.metric import Metric
-from diploee.metrics.catalogue import metrics_of_runs
-from diploee.metrics.limits import LimitReport, Limits, load_limits
-from diploee.outputs import FACILITY_FILE, open_run
-from diploee.outputs.sections import Figure, Section, Table
-from diploee.outputs.words import LEAST_RUNS, listed
-from diploee.reports.aggregate import round_edges
-from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
 from diploee.reports.sweep_data import (
     MEAN_POWER,
     RUNS_FOLDER,
@@ -41,8 +41,10 @@ from diploee.reports.sweep_data import (
     short_name,
     value_text,
 )
-from diploee.tables import Float64Array, Kind, open_parquet
-from diploee.units import MS_PER_H, W_PER_MW, power_unit
+from diploee.runs.parquet_files import FACILITY_FILE
+from diploee.runs.reader import open_run
+from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.words import LEAST_RUNS, listed
 
 if TYPE_CHECKING:
     import pandas as pd

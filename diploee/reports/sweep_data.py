@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from diploee.errors import InputError, counted
-from diploee.outputs import FACILITY_FILE, MANIFEST
-from diploee.plain_data import Record, read_json
-from diploee.tables import MAX_SIZE, Kind, open_parquet
+from diploee.base.errors import InputError, counted
+from diploee.base.plain_data import Record, read_json
+from diploee.base.tables import MAX_SIZE, Kind, open_parquet
+from diploee.runs.folder import MANIFEST
+from diploee.runs.parquet_files import FACILITY_FILE
 
 if TYPE_CHECKING:
     import pandas as pd

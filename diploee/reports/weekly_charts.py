@@ -6,19 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from diploee.drawing.charts import (
-    PEAK,
-    Array,
-    Axis,
-    Band,
-    Chart,
-    Line,
-    Panel,
-    colour,
-    dash,
-    since_monday,
-)
-from diploee.metric import number
+from diploee.base.metric import number
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK, S_PER_H, PowerUnit
 from diploee.reports.aggregate import by_date, by_time, round_edges
 from diploee.reports.common import (
     DAY_AXIS,
@@ -32,7 +21,18 @@ from diploee.reports.common import (
     power_axis,
 )
 from diploee.reports.data import RunData
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK, S_PER_H, PowerUnit
+from diploee.reports.drawing.charts import (
+    PEAK,
+    Array,
+    Axis,
+    Band,
+    Chart,
+    Line,
+    Panel,
+    colour,
+    dash,
+    since_monday,
+)
 
 BIN_MS = 15 * MS_PER_MIN
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.errors import ScenarioError as ScenarioError
-    from diploee.files.places import shipped as shipped
+    from diploee.base.errors import ScenarioError as ScenarioError
+    from diploee.base.files.places import shipped as shipped
     from diploee.scenario.durations import DurationModel as DurationModel
     from diploee.scenario.durations import LognormalPart as LognormalPart
     from diploee.scenario.flexibility import DemandResponseEvent as DemandResponseEvent
@@ -67,6 +67,6 @@ if TYPE_CHECKING:
     from diploee.scenario.times import Calendar as Calendar
     from diploee.scenario.times import WeekToWeek as WeekToWeek
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

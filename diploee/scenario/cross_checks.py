@@ -8,15 +8,15 @@ from datetime import datetime
 from itertools import combinations
 from typing import Any, get_args
 
-from diploee.clock import RunClock, is_skipped, zone_name
-from diploee.errors import did_you_mean, one_of
-from diploee.facility import StageSpec
+from diploee.base.clock import RunClock, is_skipped, zone_name
+from diploee.base.errors import did_you_mean, one_of
+from diploee.base.plain_data import KeyPath
+from diploee.base.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
+from diploee.facility.base import StageSpec
 from diploee.facility.point_of_interconnection import Billing
-from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import DemandResponseEvent, EventTarget, Flexibility, product_of
 from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
-from diploee.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
 
 Problems = Iterator[tuple[KeyPath, str]]
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
-from diploee.model import Model, Share, check_probabilities, optional, unset
-from diploee.streams import random_each
-from diploee.tables import Float64Array
+from diploee.base.model import Model, Share, check_probabilities, optional, unset
+from diploee.base.rng import random_each
+from diploee.base.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
 """No run is longer; larger numbers would overflow milliseconds."""

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
 
-from diploee.clock import RunClock
-from diploee.errors import one_of, shown
-from diploee.model import (
+from diploee.base.clock import RunClock
+from diploee.base.errors import one_of, shown
+from diploee.base.model import (
     SCALES,
     InnerShare,
     Model,
@@ -24,8 +24,8 @@ from diploee.model import (
     uncertain,
     unset,
 )
+from diploee.base.units import MS_PER_H, W_PER_MW
 from diploee.scenario.times import FixedSpan, Moment, span_ms
-from diploee.units import MS_PER_H, W_PER_MW
 
 SignalName = Literal["price", "carbon", "cap"]
 SignalFormatName = Literal["electricity_maps", "caiso", "nyiso", "gridstatus", "csv"]

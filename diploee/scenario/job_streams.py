@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from diploee.errors import one_of
-from diploee.model import (
+from diploee.base.errors import one_of
+from diploee.base.model import (
     SCALES,
     Model,
     Name,
@@ -20,13 +20,13 @@ from diploee.model import (
     uncertain,
     unset,
 )
+from diploee.base.units import SLOTS_PER_GPU
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.synchronous import SynchronousTraining
 from diploee.scenario.times import Calendar
-from diploee.units import SLOTS_PER_GPU
 
 MAX_DISPERSION = 1_000
 """At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""

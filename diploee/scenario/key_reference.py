@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from diploee.model import Model
+from diploee.base.model import Model
 
 Schema = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from diploee.model import MAX_NODES, Model, optional
-from diploee.tables import Int64Array
+from diploee.base.model import MAX_NODES, Model, optional
+from diploee.base.tables import Int64Array
 
 if TYPE_CHECKING:
     from diploee.scenario.pools import Pool

@@ -15,15 +15,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
-from diploee.facility import STAGES
-from diploee.files import reason
-from diploee.files.places import find_shipped
-from diploee.plain_data import KeyPath, checked
+from diploee.base.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
+from diploee.base.files import reason
+from diploee.base.files.places import find_shipped
+from diploee.base.plain_data import KeyPath, checked
+from diploee.base.units import MS_PER_DAY
+from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
-from diploee.units import MS_PER_DAY
 
 MAX_YEARS = 100
 FIRST_YEAR, LAST_YEAR = 1900, 2199

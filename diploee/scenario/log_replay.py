@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.errors import InputError
-from diploee.model import SCALES, Model, Name, NameIn, default, optional, unset
-from diploee.units import TimeUnit
+from diploee.base.errors import InputError
+from diploee.base.model import SCALES, Model, Name, NameIn, default, optional, unset
+from diploee.base.units import TimeUnit
 
 JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
 """How a job ended; ``"other"`` where the log does not tell."""
@@ -47,7 +47,7 @@ GpusPerNode = Annotated[int, Field(ge=1, le=LARGEST_GPUS_PER_NODE)]
 
 
 def _known_zone(text: str) -> str:
-    from diploee.clock import zone_of
+    from diploee.base.clock import zone_of
 
     try:
         zone_of(text, "")

@@ -21,11 +21,10 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.clock import RunClock, fixed_zone, instant_ms, named_zone
-from diploee.errors import InputError, one_of, shown
-from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
-from diploee.measures.voltage import ShortCircuit
-from diploee.model import (
+from diploee.base.clock import RunClock, fixed_zone, instant_ms, named_zone
+from diploee.base.errors import InputError, one_of, shown
+from diploee.base.measures.voltage import ShortCircuit
+from diploee.base.model import (
     MAX_SEED,
     SCALES,
     Model,
@@ -36,6 +35,9 @@ from diploee.model import (
     ranges,
     unset,
 )
+from diploee.base.units import SLOTS_PER_GPU, W_PER_MW
+from diploee.facility.base import STAGES, StageSpec
+from diploee.facility.weather import WEATHER, WeatherSpec
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.layout import Layout
@@ -43,14 +45,7 @@ from diploee.scenario.pools import NodeType, Pool, StandingNodes
 from diploee.scenario.replica_streams import ReplicaStream
 from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream
-from diploee.scenario.times import (
-    Duration,
-    Moment,
-    ResolutionMs,
-    end_of,
-    is_calendar_span,
-)
-from diploee.units import SLOTS_PER_GPU, W_PER_MW
+from diploee.scenario.times import Duration, Moment, ResolutionMs, end_of, is_calendar_span
 
 MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
 

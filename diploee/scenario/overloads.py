@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from diploee.model import Kind, Kinds, default
+from diploee.base.model import Kind, Kinds, default
 
 
 class OverloadSpec(Kind):

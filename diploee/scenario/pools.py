@@ -17,10 +17,9 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.clock import RunClock
-from diploee.errors import one_of, shown
-from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.model import (
+from diploee.base.clock import RunClock
+from diploee.base.errors import one_of, shown
+from diploee.base.model import (
     MAX_DEVICES,
     MAX_NODES,
     MAX_POWER_W,
@@ -32,12 +31,11 @@ from diploee.model import (
     named_preset,
     optional,
 )
-from diploee.plain_data import KeyPath
+from diploee.base.plain_data import KeyPath
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.scenario.flexibility import Flexibility
-from diploee.scenario.times import (
-    LocalTime,
-)
-from diploee.tables import Float64Array, Int64Array
+from diploee.scenario.times import LocalTime
 
 
 def _check_hour(value: datetime) -> datetime:

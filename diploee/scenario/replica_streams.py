@@ -16,11 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
-from diploee.units import whole_ms
+from diploee.base.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
+from diploee.base.units import whole_ms
 
 if TYPE_CHECKING:
-    from diploee.neighbours.openg2g.replicas.control import Constraint, ControlView
+    from diploee.integrations.openg2g.replicas.control import Constraint, ControlView
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
@@ -45,7 +45,7 @@ class ReplicaSignalSpec(Kind):
         """Return the limits on that power, the same ones at every time."""
 
 
-_HOME = "diploee.neighbours.openg2g.replicas.control"
+_HOME = "diploee.integrations.openg2g.replicas.control"
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
     "batch size controller", BatchControllerSpec, _HOME
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.model import Model, PositiveShare, Share, default, optional
+from diploee.base.model import Model, PositiveShare, Share, default, optional
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]

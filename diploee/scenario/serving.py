@@ -13,8 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.errors import one_of
-from diploee.model import (
+from diploee.base.errors import one_of
+from diploee.base.model import (
     MAX_NODES,
     SCALES,
     Model,

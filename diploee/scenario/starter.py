@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from diploee.clock import fixed_zone, named_zone
-from diploee.files.places import shipped
-from diploee.model import Model, Share, default
+from diploee.base.clock import fixed_zone, named_zone
+from diploee.base.files.places import shipped
+from diploee.base.model import Model, Share, default
 from diploee.scenario.synchronous import SynchronousJob
 
 WIDTHS = (2, 4, 8, 16)

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from diploee.errors import one_of
-from diploee.model import (
+from diploee.base.errors import one_of
+from diploee.base.model import (
     SCALES,
     InnerShare,
     Model,
@@ -25,8 +25,8 @@ from diploee.model import (
     optional,
     uncertain,
 )
+from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.scenario.times import Duration, Moment
-from diploee.units import MS_PER_DAY, MS_PER_S
 
 S_PER_DAY = MS_PER_DAY / MS_PER_S
 LONGEST_DAYS = 3_660

@@ -23,11 +23,11 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.errors import did_you_mean, one_of, shown
-from diploee.metric import is_plain_number
-from diploee.model import Model, default, optional, unset
-from diploee.tables import Int64Array
-from diploee.units import (
+from diploee.base.errors import did_you_mean, one_of, shown
+from diploee.base.metric import is_plain_number
+from diploee.base.model import Model, default, optional, unset
+from diploee.base.tables import Int64Array
+from diploee.base.units import (
     DAYS_PER_WEEK,
     HOURS_PER_DAY,
     HOURS_PER_WEEK,

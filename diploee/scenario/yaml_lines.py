@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from diploee.errors import MOST_PROBLEMS, ScenarioError, shown
-from diploee.plain_data import KeyPath
+from diploee.base.errors import MOST_PROBLEMS, ScenarioError, shown
+from diploee.base.plain_data import KeyPath
 
 MAX_BYTES = 16_000_000
 MAX_ENTRIES = 20_000

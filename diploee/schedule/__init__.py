@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diploee.errors import PolicyError as PolicyError
+    from diploee.base.errors import PolicyError as PolicyError
     from diploee.schedule.actions import Action as Action
     from diploee.schedule.actions import Preempt as Preempt
     from diploee.schedule.actions import Resize as Resize
@@ -30,6 +30,6 @@ if TYPE_CHECKING:
     from diploee.schedule.runs import Runs as Runs
     from diploee.schedule.schedule import Schedule as Schedule
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import simpy
 
-from diploee.errors import one_of, shown
+from diploee.base.errors import one_of, shown
+from diploee.base.tables import Int64Array, concat
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule.acting_views import ActingJob, ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
@@ -33,7 +34,6 @@ from diploee.schedule.policy import (
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN, ActedSchedule, Runs
 from diploee.schedule.schedule import NEVER_MS, check_widths
 from diploee.schedule.simpy_loop import SimpyLoop
-from diploee.tables import Int64Array, concat
 
 SIZE_EXPONENT = 0.9
 """A job on a share x of its nodes works at the rate x^0.9.

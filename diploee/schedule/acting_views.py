@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from diploee.clock import WallClock
+from diploee.base.clock import WallClock
 from diploee.scenario.flexibility import Event
 from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.policy import Viewed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from diploee.errors import Brief
+from diploee.base.errors import Brief
 
 How = Literal["checkpoint", "kill", "suspend"]
 

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diploee.jit import njit
+from diploee.base.jit import njit
+from diploee.base.tables import Int32Array, Int64Array
+from diploee.base.units import SLOTS_PER_GPU
 from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.compiled_plan import (
     EARLIEST_MS,
@@ -28,8 +30,6 @@ from diploee.schedule.compiled_plan import (
 )
 from diploee.schedule.context import JobTable
 from diploee.schedule.policy import EXACT, estimated_ms
-from diploee.tables import Int32Array, Int64Array
-from diploee.units import SLOTS_PER_GPU
 
 N_RUNNING, FREE_NODES, N_EXPECTED = range(3)
 """Indices into the state of a pool: entries of its heap, free nodes, expected ends."""

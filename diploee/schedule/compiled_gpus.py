@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diploee.jit import njit
-from diploee.tables import Int64Array
-from diploee.units import SLOTS_PER_GPU
+from diploee.base.jit import njit
+from diploee.base.tables import Int64Array
+from diploee.base.units import SLOTS_PER_GPU
 
 
 class Gpus(NamedTuple):

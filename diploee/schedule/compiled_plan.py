@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diploee.jit import njit
-from diploee.tables import Int32Array, Int64Array
+from diploee.base.jit import njit
+from diploee.base.tables import Int32Array, Int64Array
 
 
 def heap(size: int) -> Int64Array:

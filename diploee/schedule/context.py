@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from diploee.clock import WallClock
-from diploee.profiles import ProfileLibrary
-from diploee.profiles.derived import CapLevels, WorkKind, capped_power_w, cpu_power_w
-from diploee.profiles.playing import phases
-from diploee.scenario import NodeType
-from diploee.scenario.flexibility import Event
-from diploee.schedule.actions import Action
-from diploee.tables import (
+from diploee.base.clock import WallClock
+from diploee.base.tables import (
     Float32Array,
     Float64Array,
     Int16Array,
@@ -30,7 +24,13 @@ from diploee.tables import (
     Table,
     column,
 )
-from diploee.units import MS_PER_DAY, MS_PER_MIN
+from diploee.base.units import MS_PER_DAY, MS_PER_MIN
+from diploee.profiles.derived import CapLevels, WorkKind, capped_power_w, cpu_power_w
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.playing import phases
+from diploee.scenario.flexibility import Event
+from diploee.scenario.pools import NodeType
+from diploee.schedule.actions import Action
 
 if TYPE_CHECKING:
     from diploee.schedule.acting_views import FacilityView

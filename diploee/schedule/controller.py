@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from diploee.scenario import EventTarget, FollowSignal
-from diploee.scenario.flexibility import TOLERATED_LOSS, Event
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
+from diploee.scenario.flexibility import TOLERATED_LOSS, Event, EventTarget, FollowSignal
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
 from diploee.schedule.context import Headroom
 from diploee.schedule.signals import Signal, quantile
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 
 STEP_MS = MS_PER_MIN
 """ASSUMPTION: a ramp is followed in steps of a minute [J]."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.errors import WorkloadError
-from diploee.jit import njit
+from diploee.base.errors import WorkloadError
+from diploee.base.jit import njit
+from diploee.base.tables import Int64Array, Table, column, concat
+from diploee.base.units import SLOTS_PER_GPU
 from diploee.scenario.layout import MOST_IN_RACK
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule.compiled_gpus import (
@@ -26,8 +28,6 @@ from diploee.schedule.compiled_gpus import (
     tree_of,
 )
 from diploee.schedule.compiled_plan import NEVER_MS
-from diploee.tables import Int64Array, Table, column, concat
-from diploee.units import SLOTS_PER_GPU
 
 ABSENT = np.iinfo(np.int64).min
 """Owner of the nodes that phases add later; those of the next phases follow it."""

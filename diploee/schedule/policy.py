@@ -18,14 +18,14 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from diploee.clock import WallClock
-from diploee.errors import DiploeeError, PolicyError, one_line, shown
-from diploee.model import Model, default
-from diploee.scenario import SchedulerSpec
+from diploee.base.clock import WallClock
+from diploee.base.errors import DiploeeError, PolicyError, one_line, shown
+from diploee.base.model import Model, default
+from diploee.base.tables import Int64Array
+from diploee.scenario.pools import SchedulerSpec
 from diploee.scenario.times import SpanMs
 from diploee.schedule.actions import Action
 from diploee.schedule.context import JobTable
-from diploee.tables import Int64Array
 
 
 class ClusterView(Protocol):

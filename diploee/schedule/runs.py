@@ -8,9 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import NEVER_MS, Schedule
-from diploee.tables import (
+from diploee.base.tables import (
     BoolArray,
     Float64Array,
     Int8Array,
@@ -20,6 +18,8 @@ from diploee.tables import (
     column,
     concat,
 )
+from diploee.schedule.context import JobTable
+from diploee.schedule.schedule import NEVER_MS, Schedule
 
 KINDS = ("run", "checkpoint", "restart", "paused")
 """Kinds of a stretch of a job, by `Runs.kind`; it holds its nodes in all of them."""

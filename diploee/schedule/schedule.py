@@ -13,17 +13,17 @@ from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 
-from diploee.clock import RunClock, WallClock
-from diploee.columns import Column
-from diploee.errors import Brief, PolicyError, WorkloadError, did_you_mean, one_of, shown
+from diploee.base.clock import RunClock, WallClock
+from diploee.base.columns import Column
+from diploee.base.errors import Brief, PolicyError, WorkloadError, did_you_mean, one_of, shown
+from diploee.base.tables import BoolArray, Int64Array, concat
+from diploee.base.units import SLOTS_PER_GPU
 from diploee.profiles.derived import CapLevels
-from diploee.scenario import Pool, Scenario
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.models import Scenario
+from diploee.scenario.pools import Pool, StandingNodes
 from diploee.schedule.context import DRAW_MS, RUN_TIME, Context, JobTable
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import Policy, asked, starts_read, twin_of
-from diploee.tables import BoolArray, Int64Array, concat
-from diploee.units import SLOTS_PER_GPU
 
 Engine = Literal["simpy", "compiled"]
 

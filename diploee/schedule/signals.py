@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.clock import RunClock
-from diploee.errors import LogFormatError, one_line
-from diploee.tables import Float64Array, Int64Array
+from diploee.base.clock import RunClock
+from diploee.base.errors import LogFormatError, one_line
+from diploee.base.tables import Float64Array, Int64Array
 
 NO_END_MS = int(np.iinfo(np.int64).max)
 

@@ -11,9 +11,9 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, EventPriority
 
-from diploee.errors import PolicyError
-from diploee.tables import Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.base.errors import PolicyError
+from diploee.base.tables import Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H
 
 Callbacks = list[Callable[[simpy.Event], None]]
 Job = TypeVar("Job")

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from diploee.errors import ScenarioError
+from diploee.base.errors import ScenarioError
 from diploee.scenario.loading import get_value, with_value
 from diploee.scenario.yaml_lines import read_text
 

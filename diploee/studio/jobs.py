@@ -11,8 +11,8 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from diploee.errors import DiploeeError
-from diploee.files.staging import remove_leftovers
+from diploee.base.errors import DiploeeError
+from diploee.base.files.staging import remove_leftovers
 
 Message = dict[str, Any]
 

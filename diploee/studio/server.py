@@ -31,12 +31,12 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from diploee.drawing.page import POLICY
-from diploee.errors import DiploeeError, InputError, OutputExistsError
-from diploee.files import reason, whole_file
-from diploee.files.places import shipped
-from diploee.outputs import MANIFEST
-from diploee.outputs.export import FORMATS
+from diploee.base.errors import DiploeeError, InputError, OutputExistsError
+from diploee.base.files import reason, whole_file
+from diploee.base.files.places import shipped
+from diploee.grid.export.registry import FORMATS
+from diploee.reports.drawing.page import POLICY
+from diploee.runs.folder import MANIFEST
 from diploee.studio.jobs import Jobs
 from diploee.studio.sites import Draft, Place, checked_scenario, opened, search, state
 

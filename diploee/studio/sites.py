@@ -18,22 +18,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diploee.errors import InputError, ScenarioError, plural, shown
-from diploee.facility import STAGES
+from diploee.base.errors import InputError, ScenarioError, plural, shown
+from diploee.base.files.places import shipped, shipped_folder
+from diploee.base.model import Model, parts_of
+from diploee.base.plain_data import checked
+from diploee.base.units import MS_PER_DAY
+from diploee.facility.base import STAGES
 from diploee.facility.cooling import CoolingSpec
-from diploee.files.places import shipped, shipped_folder
-from diploee.model import Model, parts_of
-from diploee.plain_data import checked
-from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.key_reference import Schema, allowed_words, key_type
-from diploee.scenario.loading import get_value, input_files, with_overrides
-from diploee.scenario.models import Size
+from diploee.scenario.loading import get_value, input_files, scenario_from_dict, with_overrides
+from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import Site as Answers
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
 from diploee.schedule.policy import twin_of
-from diploee.site import starter
+from diploee.simulation.site import starter
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
-from diploee.units import MS_PER_DAY
 
 MOST_EDITS, MOST_TEXT, MOST_NAME = 500, 500_000, 200
 MOST_FIRST, MOST_FOUND = 15, 40

@@ -25,28 +25,28 @@ from typing import Any
 
 import numpy as np
 
-from diploee.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel, colour
-from diploee.drawing.page import Figures
-from diploee.errors import DiploeeError, RunTooLongError
-from diploee.facility import Block
-from diploee.facility.base import POWER
-from diploee.files import is_late, reason
-from diploee.inputs import InputReader
-from diploee.outputs import FACILITY_FILE, Run, open_run
-from diploee.outputs.export import FORMATS
-from diploee.outputs.folder import default_folder
-from diploee.outputs.words import interval
-from diploee.profiles import ProfileLibrary
-from diploee.progress import Progress, Update, stop_with
+from diploee.base.errors import DiploeeError, RunTooLongError
+from diploee.base.files import is_late, reason
+from diploee.base.progress import Progress, Update, stop_with
+from diploee.base.units import MS_PER_H, power_unit
+from diploee.base.version import full_version
+from diploee.facility.base import POWER, Block
+from diploee.grid.export.registry import FORMATS
+from diploee.importers.inputs import InputReader
+from diploee.profiles.library import ProfileLibrary
 from diploee.reports.build import build_report, report_page
 from diploee.reports.compare import Comparison, compare
 from diploee.reports.datasheet import write_datasheet
-from diploee.scenario import Scenario
-from diploee.simulation import simulate
-from diploee.site import fastest_engine
+from diploee.reports.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel, colour
+from diploee.reports.drawing.page import Figures
+from diploee.runs.folder import default_folder
+from diploee.runs.parquet_files import FACILITY_FILE
+from diploee.runs.reader import Run, open_run
+from diploee.runs.words import interval
+from diploee.scenario.models import Scenario
+from diploee.simulation.run import simulate
+from diploee.simulation.site import fastest_engine
 from diploee.studio.sites import Place, checked_scenario, week_of
-from diploee.units import MS_PER_H, power_unit
-from diploee.version import full_version
 
 Say = Callable[..., None]
 EVERY_S = 0.1

@@ -22,6 +22,6 @@ if TYPE_CHECKING:
     from diploee.sweeps.task import Executor as Executor
     from diploee.sweeps.task import RunTask as RunTask
 else:
-    from diploee.fronts import front
+    from diploee.base.fronts import front
 
     __all__, __getattr__, __dir__ = front(__name__)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from diploee.errors import DiploeeError, InputError
+from diploee.base.errors import DiploeeError, InputError
 from diploee.sweeps.store import open_store
 from diploee.sweeps.task import Outcome, RunTask, check_importable, run_task
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.errors import InputError, shown
-from diploee.metric import is_plain_number
-from diploee.model import Kinds, Model, Share, check_probabilities, default, unset
-from diploee.tables import Float64Array
+from diploee.base.errors import InputError, shown
+from diploee.base.metric import is_plain_number
+from diploee.base.model import Kinds, Model, Share, check_probabilities, default, unset
+from diploee.base.tables import Float64Array
 
 Positive = PositiveFloat
 

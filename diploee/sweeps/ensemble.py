@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from diploee.errors import shown
-from diploee.metric import is_plain_number, of_curve
-from diploee.outputs.words import LEAST_RUNS
-from diploee.streams import stream
+from diploee.base.errors import shown
+from diploee.base.metric import is_plain_number, of_curve
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.runs.words import LEAST_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.record import Result, json_bytes, read_shape, table_bytes
 from diploee.sweeps.spec import SweepSpec
 from diploee.sweeps.store import Store
-from diploee.tables import Float64Array, Int64Array
 
 ENSEMBLE_TABLE = "ensemble.parquet"
 ENVELOPE_TABLE = "envelope.parquet"

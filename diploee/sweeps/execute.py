@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from diploee.errors import Brief, OutputError, OutputExistsError, counted
-from diploee.files import uninterrupted
-from diploee.forecast import Forecast
+from diploee.base.errors import Brief, OutputError, OutputExistsError, counted
+from diploee.base.files import uninterrupted
+from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
+from diploee.base.version import full_version
 from diploee.metrics.catalogue import main_metrics
-from diploee.profiles import ProfileLibrary
-from diploee.profiles.library import REFERENCE
-from diploee.progress import NotebookProgress, Progress, in_notebook, stage
+from diploee.profiles.library import REFERENCE, ProfileLibrary
 from diploee.schedule.schedule import Engine
-from diploee.simulation import check
+from diploee.simulation.forecast import Forecast
+from diploee.simulation.run import check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep, sweep_from_dict
@@ -36,7 +36,6 @@ from diploee.sweeps.record import (
 )
 from diploee.sweeps.store import open_store
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
-from diploee.version import full_version
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,22 +10,22 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from diploee.errors import Brief, InputError, ScenarioError, shown
-from diploee.inputs import InputReader, Inputs
+from diploee.base.errors import Brief, InputError, ScenarioError, shown
+from diploee.base.plain_data import KeyPath
+from diploee.base.rng import stream
+from diploee.base.version import full_version
+from diploee.importers.inputs import InputReader, Inputs
 from diploee.loads.jobs.streams import JobStreams
-from diploee.outputs.folder import SCHEMA_VERSION
-from diploee.own_parts import Known, OwnPart, own_parts
-from diploee.plain_data import KeyPath
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario, scenario_from_dict
-from diploee.scenario.loading import as_described, get_value, with_value
+from diploee.profiles.library import ProfileLibrary
+from diploee.runs.folder import SCHEMA_VERSION
+from diploee.scenario.loading import as_described, get_value, scenario_from_dict, with_value
+from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted
-from diploee.simulation import limits_of
-from diploee.site import settle
-from diploee.streams import stream
+from diploee.simulation.own_parts import Known, OwnPart, own_parts
+from diploee.simulation.run import limits_of
+from diploee.simulation.site import settle
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import SweepAxis
-from diploee.version import full_version
 
 MAX_RUNS = 10_000
 SHOWN_PROBLEMS = 10

@@ -10,14 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from diploee.errors import MOST_PROBLEMS, Brief, ScenarioError
-from diploee.files.places import find_shipped, shipped
-from diploee.inputs import InputReader
-from diploee.plain_data import KeyPath, checked
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario, load_scenario
+from diploee.base.errors import MOST_PROBLEMS, Brief, ScenarioError
+from diploee.base.files.places import find_shipped, shipped
+from diploee.base.plain_data import KeyPath, checked
+from diploee.importers.inputs import InputReader
+from diploee.profiles.library import ProfileLibrary
+from diploee.scenario.loading import load_scenario
+from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
-from diploee.site import settle
+from diploee.simulation.site import settle
 from diploee.sweeps.draws import Uniform
 from diploee.sweeps.spec import SweepSpec, spec_problems
 

@@ -18,20 +18,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.errors import InputError
+from diploee.base.errors import InputError
+from diploee.base.measures.distribution import Distribution
+from diploee.base.metric import flatten, is_plain_number
+from diploee.base.plain_data import Record, parse_json
+from diploee.base.tables import Float64Array, arrow_numbers, arrow_texts
+from diploee.base.units import HOURS_PER_WEEK, MS_PER_H
+from diploee.base.version import full_version
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
-from diploee.measures.distribution import Distribution
-from diploee.metric import flatten, is_plain_number
-from diploee.outputs import METRICS_FILE, Run
-from diploee.outputs.folder import write_json
-from diploee.plain_data import Record, parse_json
+from diploee.runs.folder import METRICS_FILE, write_json
+from diploee.runs.reader import Run
 from diploee.sweeps.expand import PlannedRun, axis_columns
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import MANIFEST, RUNS, Store
-from diploee.tables import Float64Array, arrow_numbers, arrow_texts
-from diploee.units import HOURS_PER_WEEK, MS_PER_H
-from diploee.version import full_version
 
 RECORD_FILE = "record.json"
 SUMMARY_FILE = "summary.parquet"

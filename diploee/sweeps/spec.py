@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.errors import did_you_mean, one_of
-from diploee.metric import find_metric
+from diploee.base.errors import did_you_mean, one_of
+from diploee.base.metric import find_metric
+from diploee.base.model import MAX_SEED, Model, default, unset
+from diploee.base.plain_data import KeyPath
 from diploee.metrics.catalogue import declared_metrics
-from diploee.model import MAX_SEED, Model, default, unset
-from diploee.plain_data import KeyPath
 from diploee.sweeps.draws import DRAWS, Draw
 
 Problem = tuple[KeyPath, str]

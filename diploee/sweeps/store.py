@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from diploee.errors import InputError, OutputError
-from diploee.files import (
+from diploee.base.errors import InputError, OutputError
+from diploee.base.files import (
     FolderKind,
     local_place,
     reason,

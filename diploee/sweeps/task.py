@@ -12,20 +12,20 @@ from operator import attrgetter
 
 import pyarrow.parquet as pq
 
-from diploee.errors import Brief, DiploeeError, InputError
-from diploee.inputs import InputReader
-from diploee.outputs.parquet_files import JOBS_FILE
-from diploee.own_parts import Known, OwnPart
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.base.errors import Brief, DiploeeError, InputError
+from diploee.base.units import MS_PER_H
+from diploee.importers.inputs import InputReader
+from diploee.profiles.library import ProfileLibrary
+from diploee.runs.parquet_files import JOBS_FILE
+from diploee.scenario.models import Scenario
 from diploee.schedule.schedule import Engine
-from diploee.simulation import simulate
-from diploee.site import fastest_engine
+from diploee.simulation.own_parts import Known, OwnPart
+from diploee.simulation.run import simulate
+from diploee.simulation.site import fastest_engine
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
 from diploee.sweeps.record import SHAPE_FILE, load_shape, warnings_of, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import open_store
-from diploee.units import MS_PER_H
 
 START_COST = 2e6
 """Cost of a run without jobs, in node-hours of jobs."""

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import diploee
-from diploee.dynamics import Site
+from diploee.grid.dynamics import Site
 
 try:
     import helics

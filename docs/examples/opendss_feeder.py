@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 import diploee
-from diploee.dynamics import Site
+from diploee.grid.dynamics import Site
 
 try:
     import opendssdirect as dss

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diploee.files import writing
+from diploee.base.files import writing
 from diploee.profiles.library import COMMISSIONING, EIGHT_GPUS, REFERENCE
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import add_profile

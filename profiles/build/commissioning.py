@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array
 from diploee.profiles.profile import PowerProfile
-from diploee.streams import stream
-from diploee.tables import Float64Array
 from profiles.build.facts import AVERAGING_WINDOW_S, CPU_W
 from profiles.build.shaping import STEP_S, Staircase, n_samples_of, normal, reference_profile
 

@@ -17,16 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array
 from diploee.profiles.meters import FLAGGED_WINDOWS
 from diploee.profiles.profile import NODE_AC_POWER, PowerProfile, Provenance
-from diploee.profiles.resample import (
-    US_PER_MS,
-    US_PER_S,
-    EnergyCurve,
-    joint_power_w,
-)
-from diploee.streams import stream
-from diploee.tables import Float64Array
+from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, joint_power_w
 from profiles.build.llama2 import WORKLOAD
 from profiles.build.shaping import normal, uniform
 

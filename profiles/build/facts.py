@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diploee.units import S_PER_H
+from diploee.base.units import S_PER_H
 
 AVERAGING_WINDOW_S = 1.0
 """Window of the driver's moving average [s]: an edge takes this long whatever the sampling."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.base.rng import stream
+from diploee.base.tables import BoolArray, Float64Array
 from diploee.profiles.profile import PowerProfile
-from diploee.streams import stream
-from diploee.tables import BoolArray, Float64Array
 from profiles.build import facts
 from profiles.build.facts import Llama2Class
 from profiles.build.shaping import (

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.profiles.profile import PUBLISHED_NODE, PowerProfile
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S, PROFILE_STEP_MS
 from profiles.build import facts
 
 STEP_S = PROFILE_STEP_MS / MS_PER_S

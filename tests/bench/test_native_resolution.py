@@ -17,19 +17,19 @@ from command_line import Ended, run
 from scipy import fft
 from timing import Clock, interleaved
 
-from diploee.inputs import load_inputs
-from diploee.line import Line
-from diploee.metrics.limits import load_limits
-from diploee.outputs import Run, open_run
-from diploee.outputs.folder import expected_mb
+from diploee.grid.limits import load_limits
+from diploee.importers.inputs import load_inputs
 from diploee.power import Segments
 from diploee.power.blocks import MAX_THREADS, power_stream
 from diploee.power.spectral import fft_lengths
 from diploee.profiles import ProfileLibrary
+from diploee.runs import Run, open_run
+from diploee.runs.folder import expected_mb
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation import simulate
-from diploee.site import settle
-from diploee.steps import generate_jobs, job_segments, power_blocks, schedule_jobs
+from diploee.simulation.pipeline import Line
+from diploee.simulation.run import simulate
+from diploee.simulation.site import settle
+from diploee.simulation.steps import generate_jobs, job_segments, power_blocks, schedule_jobs
 
 pytestmark = pytest.mark.bench
 
@@ -95,7 +95,7 @@ def test_memory_beyond_the_jobs_does_not_grow_with_the_facility() -> None:
     code = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
         "from test_native_resolution import drained, load_of\n"
-        "from diploee.progress import peak_memory_mb\n"
+        "from diploee.base.progress import peak_memory_mb\n"
         "load = load_of(28_400); before = peak_memory_mb(); drained(load)\n"
         "print(peak_memory_mb() - before)"
     )

@@ -15,13 +15,13 @@ from statistics import median
 import pytest
 
 import diploee
-from diploee.forecast import slowness
-from diploee.inputs import load_inputs
-from diploee.line import Line
+from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario
 from diploee.schedule.context import DRAW_MS
-from diploee.simulation import check
-from diploee.site import settle
+from diploee.simulation.forecast import slowness
+from diploee.simulation.pipeline import Line
+from diploee.simulation.run import check
+from diploee.simulation.site import settle
 
 pytestmark = pytest.mark.bench
 

@@ -28,7 +28,7 @@ from diploee.schedule.context import JobTable
 from diploee.schedule.policies.easy import EasyBackfill, Order
 from diploee.schedule.schedule import Engine
 from diploee.schedule.simpy_engine import SimpyCluster
-from diploee.steps import generate_jobs, schedule_jobs
+from diploee.simulation.steps import generate_jobs, schedule_jobs
 
 pytestmark = pytest.mark.bench
 

@@ -20,7 +20,7 @@ from diploee import load_scenario, simulate
 from diploee.reports import write_report
 from diploee.reports.build import build_report
 from diploee.scenario.starter import Site as Answers
-from diploee.site import starter
+from diploee.simulation.site import starter
 
 pytestmark = [
     pytest.mark.browser,

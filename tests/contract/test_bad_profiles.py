@@ -14,7 +14,7 @@ import pytest
 from builders import profile, write_scenario
 from command_line import call, contents
 
-from diploee.errors import ProfileError
+from diploee.base.errors import ProfileError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.store import METADATA_KEY, read_profile, write_profile
 

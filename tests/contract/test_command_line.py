@@ -19,12 +19,12 @@ from command_line import Ended, call
 from samples import WATTAMETER
 
 from diploee import open_run
+from diploee.base.files.places import shipped
+from diploee.base.version import full_version
 from diploee.cli.app import COMMANDS as PANELS
 from diploee.cli.app import application
 from diploee.cli.helped import EXAMPLES
-from diploee.files.places import shipped
 from diploee.scenario import Scenario
-from diploee.version import full_version
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]
 NEVER = {"numpy.f2py", "pandas", "pyarrow.dataset", "scipy.linalg", "vl_convert",
@@ -168,7 +168,7 @@ def test_nothing_slow_is_imported_that_is_not_needed(
         cwd=tmp_path,
     )
     modules = done.stdout.rpartition("MODULES")[2].split()
-    assert "diploee.errors" in modules
+    assert "diploee.base.errors" in modules
     assert not set(modules) & slow
 
 

@@ -25,8 +25,8 @@ from damages import (
     random_damage,
 )
 
-from diploee.outputs.parquet_files import METADATA_KEY as FACILITY_KEY
 from diploee.profiles.store import METADATA_KEY as PROFILE_KEY
+from diploee.runs.parquet_files import METADATA_KEY as FACILITY_KEY
 
 SAMPLE = 6
 """Listed damages of a file that are tried, evenly spread; the others by hand."""

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from job_log_writers import JOBS, ORIGIN_S, WRITERS, Job, LogWriter, check_log, write_lines
 
-from diploee.errors import InputError, LogFormatError
+from diploee.base.errors import InputError, LogFormatError
 from diploee.importers import JOB_LOG_FORMATS, read_job_log
 from diploee.loads.jobs.job_log import STATES, JobLog
 

@@ -14,8 +14,8 @@ import pytest
 from builders import tiny_run, write_scenario
 from command_line import call
 
-from diploee.errors import OutputError
-from diploee.files import staging, whole_file
+from diploee.base.errors import OutputError
+from diploee.base.files import staging, whole_file
 from diploee.sweeps.store import Store, open_store
 
 POSIX = {"fcntl": None, "resource": None}

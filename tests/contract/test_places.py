@@ -29,12 +29,12 @@ from samples import AZURE, MLPERF, WATTAMETER, synthetic_sample
 from text_readers import READERS
 from weather_writers import write_epw
 
+from diploee.base.progress import Progress, Update, watched_by
 from diploee.cli.helped import EXAMPLES
+from diploee.grid.export import FORMATS
+from diploee.grid.export.base import Format
 from diploee.importers.power_logs.formats import read_profiles
-from diploee.outputs.export import FORMATS
-from diploee.outputs.export.base import Format
 from diploee.profiles import PowerProfile
-from diploee.progress import Progress, Update, watched_by
 
 SHORT = {"duration": "30 min", "resolution": "6 s"}
 

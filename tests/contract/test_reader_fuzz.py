@@ -16,11 +16,11 @@ from command_line import LONGEST_S
 from job_log_writers import check_log
 from text_readers import READERS, TextReader
 
-from diploee.errors import InputError
-from diploee.learn.jobs.job_log_fit import fit_job_log
-from diploee.learn.jobs.summary import fit_lines, fragment_text
-from diploee.learn.requests.fit import fit_requests
-from diploee.learn.requests.summary import request_stream_yaml
+from diploee.base.errors import InputError
+from diploee.fits.jobs.job_log_fit import fit_job_log
+from diploee.fits.jobs.summary import fit_lines, fragment_text
+from diploee.fits.requests.fit import fit_requests
+from diploee.fits.requests.summary import request_stream_yaml
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import ClassRule

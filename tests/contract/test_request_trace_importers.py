@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from samples import AZURE, MOONCAKE, SERVEGEN
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
 from diploee.importers.request_traces import read_request_trace, servegen
 from diploee.loads.services.request_trace import RequestTrace
 
@@ -174,7 +174,7 @@ def test_blocks_of_any_size_give_the_same_trace(
     path = write(tmp_path / "trace", LINES[trace_format](twice))
     whole = read_request_trace(path)
     assert sum(whole.counts.dropped.values()) + sum(whole.counts.repaired.values()) > 0
-    monkeypatch.setattr("diploee.textio.source.PIECE_BYTES", block_bytes)
+    monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", block_bytes)
     assert same(read_request_trace(path), whole)
 
 

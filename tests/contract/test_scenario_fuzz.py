@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from serving_builders import serving_data
 
-from diploee.errors import ScenarioError
+from diploee.base.errors import ScenarioError
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 
 MIXED = tiny_data(

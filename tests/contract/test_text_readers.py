@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from text_readers import READERS, TextReader, plain
 
-from diploee.errors import InputError, LogFormatError
-from diploee.textio import source
+from diploee.base.errors import InputError, LogFormatError
+from diploee.importers.text import source
 
 every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 

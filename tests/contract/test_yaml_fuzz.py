@@ -12,11 +12,11 @@ import pytest
 from builders import tiny_library
 from command_line import LONGEST_S
 
-from diploee.errors import InputError
-from diploee.files.places import shipped
-from diploee.learn.jobs.classes import read_rules
-from diploee.metrics.limits.file import load_limits
-from diploee.neighbours.openg2g import load_specs
+from diploee.base.errors import InputError
+from diploee.base.files.places import shipped
+from diploee.fits.jobs.classes import read_rules
+from diploee.grid.limits.file import load_limits
+from diploee.integrations.openg2g import load_specs
 from diploee.scenario import Scenario, load_scenario
 from diploee.sweeps import Sweep, load_ensemble, load_sweep
 from diploee.sweeps.expand import expand

@@ -18,13 +18,13 @@ from diploee.importers.power_logs.wattameter import WattAMeterLog, import_wattam
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
 from diploee.importers.site_tables import read_cooling_points, read_event, read_reactive_table
+from diploee.importers.text.source import read_bytes
+from diploee.integrations.openg2g import TrainingTrace
+from diploee.integrations.zeus.traces import read_groups, read_power_trace, read_train_trace
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.neighbours.openg2g import TrainingTrace
-from diploee.neighbours.zeus.traces import read_groups, read_power_trace, read_train_trace
 from diploee.profiles import PowerProfile
 from diploee.scenario import SignalFile
-from diploee.textio.source import read_bytes
 
 
 @dataclass(frozen=True)

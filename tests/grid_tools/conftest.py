@@ -10,10 +10,10 @@ from builders import tiny_library, tiny_scenario
 from grid_truth import means_mw
 
 from diploee import simulate
-from diploee.columns import Column
+from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
-from diploee.outputs import Run
+from diploee.runs import Run
 
 
 class LeadsAtLowLoad:

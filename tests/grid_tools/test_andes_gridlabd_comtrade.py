@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diploee.outputs import Run
-from diploee.outputs.export import Options, export_run
+from diploee.grid.export import Options, export_run
+from diploee.runs import Run
 
 pytestmark = [pytest.mark.grid_tools, pytest.mark.filterwarnings("default")]
 

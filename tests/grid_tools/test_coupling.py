@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from diploee import simulate
-from diploee.dynamics import Site
-from diploee.outputs import Run
+from diploee.grid.dynamics import Site
+from diploee.runs import Run
 from diploee.scenario import load_scenario
 
 pytestmark = pytest.mark.grid_tools

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from grid_truth import STEP, STEP_H, means_mw
 
-from diploee.outputs import Run
-from diploee.outputs.export import Options, export_run
+from diploee.grid.export import Options, export_run
+from diploee.runs import Run
 
 pytestmark = pytest.mark.grid_tools
 

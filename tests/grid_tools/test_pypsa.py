@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from grid_truth import STEP, STEP_H
 
-from diploee.outputs import Run
-from diploee.outputs.export import Options, export_run
+from diploee.grid.export import Options, export_run
+from diploee.runs import Run
 
 # PyPSA itself warns about changes of its dependencies to come.
 pytestmark = [pytest.mark.grid_tools, pytest.mark.filterwarnings("default")]

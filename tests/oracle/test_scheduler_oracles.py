@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 from builders import job_table, schedule_pool
 
+from diploee.base.units import MS_PER_S
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Engine
-from diploee.units import MS_PER_S
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"
 HORIZON_MS = 10 * 24 * 3_600_000

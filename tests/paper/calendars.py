@@ -15,12 +15,12 @@ from paper_tables import LEVELS, TABLE_3
 from scipy.interpolate import CubicSpline
 from scipy.optimize import nnls
 
-from diploee.learn.deconvolution import PARTS_PER_H, expected_load
+from diploee.base.tables import Float64Array
+from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN
+from diploee.fits.deconvolution import PARTS_PER_H, expected_load
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
-from diploee.steps import stream_classes
-from diploee.tables import Float64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN
+from diploee.simulation.steps import stream_classes
 
 FOLDER = Path(__file__).parent
 WEEK, DAY = (

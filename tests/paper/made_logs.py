@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 import diploee
-from diploee.tables import Float64Array
+from diploee.base.tables import Float64Array
 
 START = np.datetime64("2021-01-04T00:00")  # a Monday
 DAY_H, WEEK_H = 24, 168

@@ -7,12 +7,12 @@ from typing import Any, cast
 import numpy as np
 from checks import Check, Section, Simulate
 
-from diploee.errors import plural
+from diploee.base.errors import plural
+from diploee.base.units import MS_PER_S
 from diploee.facility.node_power import AC_POWER, DlcSpec
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.compare import figures_of
 from diploee.profiles.library import EIGHT_GPUS
-from diploee.units import MS_PER_S
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, SUPPLY_EFFICIENCY
 from profiles.build.eight_gpus import SOURCE as EIGHT_GPU_SOURCE
 from profiles.build.llama2 import WORKLOAD as LLAMA2

@@ -14,7 +14,7 @@ import numpy as np
 from checks import Check, Section
 from profile_shapes import STEPS_PER_S, diffusion_evaluations, duration_s, llama2_evaluations
 
-from diploee.errors import plural
+from diploee.base.errors import plural
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import PUBLISHED_NODE
 from profiles.build.facts import DIFFUSION_CLASSES

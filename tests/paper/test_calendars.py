@@ -18,10 +18,10 @@ from calendars import (
 )
 from paper_tables import TABLE_3
 
-from diploee.learn.deconvolution import PARTS_PER_H, expected_load
+from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK
+from diploee.fits.deconvolution import PARTS_PER_H, expected_load
 from diploee.loads.jobs.rates import line_through_means
 from diploee.scenario import load_scenario
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 COLOCATION = ("", "_varied", "_poi", "_poi_air")

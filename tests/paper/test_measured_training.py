@@ -21,11 +21,11 @@ from samples import PUBLISHED
 from scipy.signal import periodogram
 
 import diploee
+from diploee.base.rng import stream
 from diploee.profiles import ProfileLibrary, known_meter
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
-from diploee.streams import stream
 
 FOLDER = PUBLISHED / "training_power"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the traces are not at hand")

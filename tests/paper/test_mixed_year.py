@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import diploee
-from diploee.outputs import Run
+from diploee.runs import Run
 
 pytestmark = pytest.mark.paper
 

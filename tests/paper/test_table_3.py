@@ -6,7 +6,7 @@ import pytest
 from paper_tables import TABLE_3
 
 import diploee
-from diploee.outputs import Run
+from diploee.runs import Run
 
 pytestmark = pytest.mark.paper
 

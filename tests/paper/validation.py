@@ -22,12 +22,12 @@ from metered import eight_gpu_runs, metered_shapes, node_power, power_usage, sup
 from paper_figures import figures
 from paper_tables import LEVELS, TABLE_3, TABLE_4, Table, run_times_and_power
 
-from diploee.outputs import Run
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
 from diploee.profiles import ProfileLibrary
+from diploee.runs import Run
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation import simulate
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
+from diploee.simulation.run import simulate
 
 DAYS, HOURS = 7, 24
 VARIED = replace(TABLE_3, title="Table 3 with jobs that differ", scenario="colocation_10mw_varied")

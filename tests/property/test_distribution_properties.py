@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.measures import distribution
-from diploee.measures.distribution import Distribution
+from diploee.base.measures import distribution
+from diploee.base.measures.distribution import Distribution
 
 PERCENTS = (0, 10, 50, 90, 99.9, 100)
 

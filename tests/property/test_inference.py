@@ -17,10 +17,10 @@ from serving_builders import (
     serving_scenario,
 )
 
+from diploee.base.tables import Float64Array
 from diploee.loads.services.capacity import reserve_nodes
 from diploee.loads.services.timeline import ScalingRules, serve_requests, whole_instances
-from diploee.steps import power_blocks
-from diploee.tables import Float64Array
+from diploee.simulation.steps import power_blocks
 
 CHAT = "request_streams.chat"
 RMAX = "max_request_rate_rps"

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from diploee.clock import WallClock
-from diploee.measures.distribution import (
+from diploee.base.clock import WallClock
+from diploee.base.measures.distribution import (
     RELATIVE_ERROR,
     CountAbove,
     Distribution,
@@ -26,7 +26,7 @@ from diploee.measures.distribution import (
     Most,
     SignedHistogram,
 )
-from diploee.measures.ramps import (
+from diploee.base.measures.ramps import (
     Rainflow,
     RollingRanges,
     Sizes,
@@ -36,9 +36,9 @@ from diploee.measures.ramps import (
     ranges,
     rolling_ranges,
 )
-from diploee.measures.series import ClockSums, Series, Signal, Stretch, power, to_quanta
-from diploee.measures.spectrum import Spectrum, band_rms, line_amplitude
-from diploee.metrics.limits.kinds.changes import BandFilter, RunningFilter
+from diploee.base.measures.series import ClockSums, Series, Signal, Stretch, power, to_quanta
+from diploee.base.measures.spectrum import Spectrum, band_rms, line_amplitude
+from diploee.grid.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles.profile import Provenance
 

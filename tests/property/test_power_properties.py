@@ -10,14 +10,14 @@ from builders import job_energy_j, job_table, profile, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diploee.base.tables import concat
 from diploee.power import Segments, spectral
 from diploee.power.blocks import Method
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.schedule.schedule import NEVER_MS
-from diploee.steps import job_segments, power_blocks, power_series, schedule_jobs
-from diploee.tables import concat
+from diploee.simulation.steps import job_segments, power_blocks, power_series, schedule_jobs
 
 IDLE_W = 400.0
 RESOLUTIONS = ["0.1 s", "1 s", "60 s", "1 h"]

@@ -11,7 +11,7 @@ from diploee.scenario import Pool
 from diploee.schedule import Schedule
 from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import NEVER_MS
-from diploee.steps import schedule_jobs
+from diploee.simulation.steps import schedule_jobs
 
 
 @st.composite

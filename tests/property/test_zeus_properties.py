@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.neighbours.zeus import (
+from diploee.integrations.zeus import (
     TrainingWorkload,
     WorkloadSpec,
     ZeusSpec,
     best_savings,
     simulate_sequence,
 )
-from diploee.neighbours.zeus.optimizers import PruningRounds
-from diploee.neighbours.zeus.simulator import Epoch, Simulation, run_once
-from diploee.neighbours.zeus.workload import expected_cost_j, oracle_pair
+from diploee.integrations.zeus.optimizers import PruningRounds
+from diploee.integrations.zeus.simulator import Epoch, Simulation, run_once
+from diploee.integrations.zeus.workload import expected_cost_j, oracle_pair
 
 OPTIMIZERS = st.sampled_from(["zeus", "default", "oracle", "thompson"])
 LIMITS = st.sampled_from(["jit", "max", "oracle"])

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.scenario import Scenario, load_scenario
-from diploee.steps import Workload, generate_jobs
+from diploee.simulation.steps import Workload, generate_jobs
 
 REJECT_BELOW = 0.001
 MS_PER_H = 3_600_000

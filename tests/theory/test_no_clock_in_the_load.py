@@ -10,7 +10,7 @@ from scipy import stats
 from serving_builders import services_load
 
 import diploee
-from diploee.tables import Float64Array
+from diploee.base.tables import Float64Array
 
 pytestmark = pytest.mark.slow
 

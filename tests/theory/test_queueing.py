@@ -17,7 +17,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Schedule
 from diploee.schedule.schedule import Engine
-from diploee.steps import generate_jobs, schedule_jobs
+from diploee.simulation.steps import generate_jobs, schedule_jobs
 
 CONFIDENCE = 0.999
 MEAN_SERVICE_MS = 3_600_000.0  # whole milliseconds are a rounding of 1e-7 of it

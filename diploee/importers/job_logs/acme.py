@@ -22,8 +22,8 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     stamps_ms,
 )
-from diploee.textio.tables import read_header
-from diploee.textio.text import Text
+from diploee.importers.text.tables import read_header
+from diploee.importers.text.text import Text
 
 COLUMNS = {
     **{"id": "job_id", "nodes": "node_num", "gpus": "gpu_num", "state": "state"},

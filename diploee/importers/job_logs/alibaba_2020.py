@@ -24,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.clock import Zone
+from diploee.base.clock import Zone
+from diploee.base.tables import arrow_numbers, as_numpy
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     REPEATED_ROW,
@@ -36,11 +37,16 @@ from diploee.importers.job_logs.raw_log import (
     state_ids,
     times_ms,
 )
+from diploee.importers.text.tables import (
+    REPEATED_HEADER,
+    TRUNCATED,
+    Layout,
+    header_words,
+    read_header,
+)
+from diploee.importers.text.text import Text
+from diploee.importers.text.values import ids, labels, numbers
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
-from diploee.tables import arrow_numbers, as_numpy
-from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, Layout, header_words, read_header
-from diploee.textio.text import Text
-from diploee.textio.values import ids, labels, numbers
 
 NAMES = (
     *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),

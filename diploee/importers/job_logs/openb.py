@@ -28,9 +28,9 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
-from diploee.textio.tables import read_header
-from diploee.textio.text import Text
-from diploee.textio.values import numbers
+from diploee.importers.text.tables import read_header
+from diploee.importers.text.text import Text
+from diploee.importers.text.values import numbers
 
 COLUMNS = {
     **{"id": "name", "gpus": "num_gpu", "share": "gpu_milli", "state": "pod_phase"},

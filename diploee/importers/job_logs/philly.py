@@ -25,7 +25,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
+from diploee.base.plain_data import Record, parse_json
+from diploee.base.tables import arrow_texts
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
@@ -34,12 +36,10 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     state_ids,
 )
+from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.text import Text
+from diploee.importers.text.values import ids, labels
 from diploee.loads.jobs.job_log import MISSING_MS
-from diploee.plain_data import Record, parse_json
-from diploee.tables import arrow_texts
-from diploee.textio.tables import ReadTable
-from diploee.textio.text import Text
-from diploee.textio.values import ids, labels
 
 ATTEMPT_LEFT_OUT = "attempt without a whole run time, left out of its job's"
 

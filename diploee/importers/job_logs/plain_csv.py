@@ -27,7 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.base.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.base.tables import Int64Array
+from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
@@ -38,13 +40,11 @@ from diploee.importers.job_logs.raw_log import (
     spans_ms,
     stamps_ms,
 )
+from diploee.importers.text.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.importers.text.text import Text
+from diploee.importers.text.time_units import LIKELY_DURATION_S, decades_off, is_clocked, unit_in
+from diploee.importers.text.values import numbers, value_shown
 from diploee.loads.jobs.job_log import MISSING_MS
-from diploee.tables import Int64Array
-from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
-from diploee.textio.text import Text
-from diploee.textio.time_units import LIKELY_DURATION_S, decades_off, is_clocked, unit_in
-from diploee.textio.values import numbers, value_shown
-from diploee.units import US_PER_UNIT, TimeUnit
 
 TIME_KEYS = ("submit", "start", "end")
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {

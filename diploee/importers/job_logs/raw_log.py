@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from diploee.clock import MISSING, Zone, zone_of
-from diploee.errors import Brief
+from diploee.base.clock import MISSING, Zone, zone_of
+from diploee.base.errors import Brief
+from diploee.base.model import unset
+from diploee.base.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.base.units import MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.registry import FileFormat
-from diploee.loads.import_counts import NAIVE
-from diploee.loads.jobs.job_log import MISSING_MS, STATES
-from diploee.model import unset
-from diploee.scenario.log_replay import GpusPerNode, LogReading
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
-from diploee.textio.stamps import stamps
-from diploee.textio.tables import (
+from diploee.importers.text.stamps import stamps
+from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
     Layout,
@@ -27,10 +25,12 @@ from diploee.textio.tables import (
     header_words,
     read_columns,
 )
-from diploee.textio.text import Text
-from diploee.textio.time_units import Counting, clocked_ms, counting_in, is_clocked
-from diploee.textio.values import Number, ids, labels, numbers
-from diploee.units import MS_PER_S, US_PER_UNIT, TimeUnit
+from diploee.importers.text.text import Text
+from diploee.importers.text.time_units import Counting, clocked_ms, counting_in, is_clocked
+from diploee.importers.text.values import Number, ids, labels, numbers
+from diploee.loads.import_counts import NAIVE
+from diploee.loads.jobs.job_log import MISSING_MS, STATES
+from diploee.scenario.log_replay import GpusPerNode, LogReading
 
 COUNT = Number(1e9, none=-1)
 ENERGY_J = Number(1e15, none=-1)
@@ -226,7 +226,7 @@ def stamps_ms(
     A stamp with an offset is taken by it, one without is in the local time of the user's zone, or
     where that is not given is in UTC, which is noted. The local time of the log is that of the
     user's zone, or the offset that most stamps have. Numbers count as the user says, else as
-    `diploee.textio.time_units` finds.
+    `diploee.importers.text.time_units` finds.
     """
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
     counting = NUMERIC_TIMES.get(time_format or "")

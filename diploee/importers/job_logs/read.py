@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from diploee.errors import InputError, one_of, shown
+from diploee.base.errors import InputError, one_of, shown
+from diploee.base.plain_data import checked
+from diploee.base.progress import stage
 from diploee.importers.job_logs import acme, alibaba_2020, openb, philly, plain_csv, slurm, swf
 from diploee.importers.job_logs.raw_log import JobLogFormat, JobLogOptions, JobLogReader, RawLog
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
+from diploee.importers.text.sheets import sheet_text
+from diploee.importers.text.text import Text
 from diploee.loads.jobs.job_log import JobLog
-from diploee.plain_data import checked
-from diploee.progress import stage
-from diploee.textio.sheets import sheet_text
-from diploee.textio.text import Text
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
     "job log", (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv))

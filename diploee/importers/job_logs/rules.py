@@ -41,7 +41,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError, plural
+from diploee.base.errors import LogFormatError, plural
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.units import MS_PER_S, S_PER_H
 from diploee.importers.job_logs.raw_log import REPEATED_ROW, JobLogOptions, RawJobs, RawLog, RunTime
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
@@ -53,8 +55,6 @@ from diploee.loads.import_counts import (
 )
 from diploee.loads.jobs.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario.durations import MAX_DURATION_S
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.units import MS_PER_S, S_PER_H
 
 CPU_ONLY = "CPU-only job"
 MOST_APART = 0.01

@@ -34,7 +34,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.errors import did_you_mean, one_of
+from diploee.base.errors import did_you_mean, one_of
+from diploee.base.tables import Float64Array, Int64Array
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     ENERGY_J,
@@ -48,12 +49,11 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     times_ms,
 )
+from diploee.importers.text.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.importers.text.text import Text
+from diploee.importers.text.time_units import fields_ms
+from diploee.importers.text.values import Number, fail_values, ids, numbers, without_missing
 from diploee.loads.jobs.job_log import MISSING_MS
-from diploee.tables import Float64Array, Int64Array
-from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
-from diploee.textio.text import Text
-from diploee.textio.time_units import fields_ms
-from diploee.textio.values import Number, fail_values, ids, numbers, without_missing
 
 COLUMNS = {
     **{"id": "JobID", "submit": "Submit", "start": "Start", "end": "End"},

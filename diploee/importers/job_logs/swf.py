@@ -32,8 +32,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.clock import Zone, zone_of
-from diploee.errors import shown
+from diploee.base.clock import Zone, zone_of
+from diploee.base.errors import shown
+from diploee.base.tables import Float64Array, Int16Array, Int64Array
+from diploee.base.units import MS_PER_S, S_PER_MIN
 from diploee.importers.job_logs.raw_log import (
     COUNT,
     OTHER,
@@ -44,13 +46,11 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
+from diploee.importers.text.tables import Layout, ReadTable
+from diploee.importers.text.text import Text
+from diploee.importers.text.values import numbers
 from diploee.loads.import_counts import YEARS_MS
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
-from diploee.tables import Float64Array, Int16Array, Int64Array
-from diploee.textio.tables import Layout, ReadTable
-from diploee.textio.text import Text
-from diploee.textio.values import numbers
-from diploee.units import MS_PER_S, S_PER_MIN
 
 FIELDS = (
     *("job", "submit", "wait", "run", "processors", "cpu_time", "memory"),

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import Brief, InputError, LogFormatError, plural
+from diploee.base.errors import Brief, InputError, LogFormatError, plural
+from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int64Array
+from diploee.base.units import MS_PER_S
 from diploee.importers.power_logs.guard import (
     CUT,
     FAILED,
@@ -43,8 +45,6 @@ from diploee.profiles.resample import (
     joint_power_w,
     round_keeping_energy,
 )
-from diploee.tables import BoolArray, Float32Array, Float64Array, Int64Array
-from diploee.units import MS_PER_S
 
 LONGER = 1.05
 """A step counts as longer than the readings' interval from here on."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from diploee.errors import ProfileError, plural
-from diploee.files import writing
+from diploee.base.errors import ProfileError, plural
+from diploee.base.files import writing
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nlr_genai import import_nlr_genai
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi

@@ -21,10 +21,10 @@ from typing import NoReturn
 
 import numpy as np
 
-from diploee.errors import LogFormatError, plural
+from diploee.base.errors import LogFormatError, plural
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.profiles.profile import Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve
-from diploee.tables import BoolArray, Float64Array, Int64Array
 
 MAX_LOST_ENERGY, MAX_LOST_TIME = 0.01, 0.05
 """Fractions of a device's energy and time that rows may have which are lost or there twice; of what

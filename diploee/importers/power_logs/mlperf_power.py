@@ -25,24 +25,18 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from diploee.errors import LogFormatError, plural, shown
-from diploee.importers.power_logs.curves import (
-    Device,
-    ProfilesOfRuns,
-    device_of,
-    measured,
-    sum_w,
-)
+from diploee.base.errors import LogFormatError, plural, shown
+from diploee.base.metric import is_plain_number
+from diploee.base.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
+from diploee.base.plain_data import Record, parse_json, read_json
+from diploee.importers.power_logs.curves import Device, ProfilesOfRuns, device_of, measured, sum_w
 from diploee.importers.power_logs.guard import Account, Log
 from diploee.importers.power_logs.options import MLPerfOptions
-from diploee.metric import is_plain_number
-from diploee.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
-from diploee.plain_data import Record, parse_json, read_json
+from diploee.importers.text.text import Text, read_text
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER, UNKNOWN_BOUNDARY, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
-from diploee.textio.text import Text, read_text
 
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
 MAX_STALLED = 0.2

@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
+from diploee.base.progress import report, stage
+from diploee.base.units import PROFILE_STEP_MS
 from diploee.importers.power_logs.curves import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.options import NewProfile
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
-from diploee.progress import report, stage
-from diploee.units import PROFILE_STEP_MS
 
 SOURCE = "data set doi:10.7799/3025227 of arXiv:2604.07345"
 LICENCE = (

@@ -21,14 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError, one_of, plural
-from diploee.importers.power_logs.curves import (
-    Device,
-    device_of,
-    measured,
-    restored,
-    sum_w,
-)
+from diploee.base.errors import LogFormatError, one_of, plural
+from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
+from diploee.importers.power_logs.curves import Device, device_of, measured, restored, sum_w
 from diploee.importers.power_logs.guard import (
     FAILED,
     HOUR_US,
@@ -39,14 +34,13 @@ from diploee.importers.power_logs.guard import (
     in_turn,
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
+from diploee.importers.text.sheets import Sheet, read_sheet
+from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.values import numbers, value_shown
 from diploee.profiles.meters import Meter, known_meter
 from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, unshared_s
-from diploee.tables import Float64Array, Int64Array, arrow_numbers
-from diploee.textio.sheets import Sheet, read_sheet
-from diploee.textio.stamps import Stamps, stamps_of_one_clock
-from diploee.textio.tables import ReadTable, listed
-from diploee.textio.values import numbers, value_shown
 
 POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
 """Columns of power in the order of preference: what is not averaged before it is read folds."""

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from diploee.model import MAX_NODES, MAX_POWER_W, Choices, Share, default, documented, unset
+from diploee.base.model import MAX_NODES, MAX_POWER_W, Choices, Share, default, documented, unset
+from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 from diploee.profiles.profile import Boundary
-from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
 Side = Literal["ac", "dc"]
 Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]

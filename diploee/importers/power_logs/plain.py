@@ -25,14 +25,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError, ProfileError, one_of, plural, shown
-from diploee.importers.power_logs.curves import (
-    Device,
-    device_of,
-    measured,
-    restored,
-    sum_w,
-)
+from diploee.base.errors import LogFormatError, ProfileError, one_of, plural, shown
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_S
+from diploee.importers.power_logs.curves import Device, device_of, measured, restored, sum_w
 from diploee.importers.power_logs.guard import (
     GAP_INTERVALS,
     HELD,
@@ -43,15 +39,13 @@ from diploee.importers.power_logs.guard import (
     in_turn,
 )
 from diploee.importers.power_logs.options import PlainOptions
+from diploee.importers.text.sheets import Sheet, read_sheet
+from diploee.importers.text.stamps import YEARS_US, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import BOUNDARIES, PLUS_CONSTANT, Boundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.textio.sheets import Sheet, read_sheet
-from diploee.textio.stamps import YEARS_US, stamps_of_one_clock
-from diploee.textio.tables import ReadTable, listed
-from diploee.textio.values import Number, fail_values, numbers
-from diploee.units import MS_PER_DAY, MS_PER_S
 
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
 UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}

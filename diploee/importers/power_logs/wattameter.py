@@ -40,19 +40,19 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError, one_of, plural, shown
+from diploee.base.errors import LogFormatError, one_of, plural, shown
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.importers.power_logs.curves import Device, measured, restored, sum_w
 from diploee.importers.power_logs.guard import FAILED, Account, Log, bridge, in_order
 from diploee.importers.power_logs.options import WattAMeterOptions
+from diploee.importers.text.source import read_bytes
+from diploee.importers.text.stamps import stamps
+from diploee.importers.text.tables import Layout, ReadTable, listed, read_columns
+from diploee.importers.text.text import Text, text_of
+from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve, unshared_s
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.textio.source import read_bytes
-from diploee.textio.stamps import stamps
-from diploee.textio.tables import Layout, ReadTable, listed, read_columns
-from diploee.textio.text import Text, text_of
-from diploee.textio.values import Number, fail_values, numbers
 
 REFRESH_S = 0.1
 """Longest time between two refreshes of a GPU's energy counter."""

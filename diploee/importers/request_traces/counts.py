@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import InputError, did_you_mean, one_of
+from diploee.base.errors import InputError, did_you_mean, one_of
+from diploee.base.tables import Float64Array, Int64Array
 from diploee.importers.request_traces.rows import LARGEST_TOKENS, RequestRows
 from diploee.loads.services.request_trace import TokenLengths
-from diploee.tables import Float64Array, Int64Array
 
 MAX_SERVICES = 1_000
 ALL_SERVICES = "all"

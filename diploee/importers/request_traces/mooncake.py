@@ -18,13 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from diploee.errors import shown
+from diploee.base.errors import shown
+from diploee.base.tables import arrow_texts
+from diploee.base.units import TimeUnit
 from diploee.importers.request_traces.rows import RequestRows, Rules, TraceOptions, rows_of
 from diploee.importers.request_traces.totals import row_format
-from diploee.tables import arrow_texts
-from diploee.textio.tables import ReadTable
-from diploee.textio.text import Text
-from diploee.units import TimeUnit
+from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.text import Text
 
 KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
 UNIT_BESIDE: dict[str, TimeUnit] = {"chat_id": "s", "hash_ids": "ms"}

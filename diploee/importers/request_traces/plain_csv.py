@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
-from diploee.errors import InputError, did_you_mean, one_of
+from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.importers.request_traces.rows import (
     RequestRows,
     Rules,
@@ -21,9 +21,9 @@ from diploee.importers.request_traces.rows import (
     rows_of,
 )
 from diploee.importers.request_traces.totals import row_format
-from diploee.textio.tables import Layout, header_words, read_header
-from diploee.textio.text import Text
-from diploee.textio.time_units import Counting
+from diploee.importers.text.tables import Layout, header_words, read_header
+from diploee.importers.text.text import Text
+from diploee.importers.text.time_units import Counting
 
 _TIMES: dict[str, Counting | None] = {
     "timestamp": None,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from diploee.clock import zone_of
-from diploee.errors import InputError, LogFormatError, one_of, shown
+from diploee.base.clock import zone_of
+from diploee.base.errors import InputError, LogFormatError, one_of, shown
+from diploee.base.progress import stage
+from diploee.base.units import MS_PER_S, TimeUnit
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import mooncake, plain_csv, servegen
 from diploee.importers.request_traces.published_csv import AZURE_LLM, BURSTGPT
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.request_traces.totals import TraceFormat, TraceReader
+from diploee.importers.text.text import first_block
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.progress import stage
-from diploee.textio.text import first_block
-from diploee.units import MS_PER_S, TimeUnit
 
 TRACE_FORMATS: Formats[TraceReader] = Formats(
     "trace", (AZURE_LLM, BURSTGPT, *(m.FORMAT for m in (mooncake, servegen, plain_csv)))
@@ -66,7 +66,7 @@ def read_request_trace(
         are in it. If absent, the offset of the first stamp, else UTC.
     time_unit : str, optional
         Unit of times that are numbers, such as ``"ms"``; found by their size, span and spacing if
-        absent, see `diploee.textio.time_units`.
+        absent, see `diploee.importers.text.time_units`.
     requests : bool
         Keep each request whose lengths are known, as `RequestTrace.requests`.
 

@@ -10,15 +10,15 @@ from typing import NoReturn
 
 import numpy as np
 
-from diploee.clock import MISSING, Zone
-from diploee.errors import LogFormatError
-from diploee.tables import Float64Array, Int64Array
-from diploee.textio.stamps import stamps
-from diploee.textio.tables import Layout, ReadTable, read_columns
-from diploee.textio.text import Text
-from diploee.textio.time_units import Counting, counting_in
-from diploee.textio.values import CORRECT_LINE, Number, labels, numbers
-from diploee.units import US_PER_UNIT, TimeUnit
+from diploee.base.clock import MISSING, Zone
+from diploee.base.errors import LogFormatError
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import US_PER_UNIT, TimeUnit
+from diploee.importers.text.stamps import stamps
+from diploee.importers.text.tables import Layout, ReadTable, read_columns
+from diploee.importers.text.text import Text
+from diploee.importers.text.time_units import Counting, counting_in
+from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
 LARGEST_TIME_US = 10**18
 """Some 31,000 years."""

@@ -25,8 +25,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, RootModel
 
-from diploee.errors import InputError, LogFormatError, did_you_mean, one_of, shown
-from diploee.files import reason
+from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of, shown
+from diploee.base.files import reason
+from diploee.base.plain_data import parse_json
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.units import MS_PER_S
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
@@ -36,15 +39,12 @@ from diploee.importers.request_traces.counts import (
 )
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat, check_span
+from diploee.importers.text.source import read_bytes
+from diploee.importers.text.tables import TRUNCATED, Layout, read_columns
+from diploee.importers.text.text import Text, read_text
+from diploee.importers.text.values import Number, numbers
 from diploee.loads.import_counts import STRAY, STRAY_GAP_MS, ImportCounts, believed_span
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
-from diploee.plain_data import parse_json
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.textio.source import read_bytes
-from diploee.textio.tables import TRUNCATED, Layout, read_columns
-from diploee.textio.text import Text, read_text
-from diploee.textio.values import Number, numbers
-from diploee.units import MS_PER_S
 
 CHUNKS = "*chunk-*-trace.csv"
 ROW_S = 600

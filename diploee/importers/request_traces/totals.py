@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.clock import MISSING, Zone
-from diploee.errors import LogFormatError
+from diploee.base.clock import MISSING, Zone
+from diploee.base.errors import LogFormatError
+from diploee.base.tables import BoolArray, Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
 from diploee.importers.registry import FileFormat
 from diploee.importers.request_traces.counts import (
     MAX_CELLS,
@@ -25,6 +27,9 @@ from diploee.importers.request_traces.rows import (
     csv_tables,
     rows_of,
 )
+from diploee.importers.text.tables import REPEATED_HEADER, TRUNCATED, header_words, read_header
+from diploee.importers.text.text import Text, first_block
+from diploee.importers.text.time_units import spacing_of
 from diploee.loads.import_counts import (
     NAIVE,
     NOT_BELIEVED,
@@ -35,11 +40,6 @@ from diploee.loads.import_counts import (
     believed_span,
 )
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.tables import BoolArray, Int64Array
-from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, header_words, read_header
-from diploee.textio.text import Text, first_block
-from diploee.textio.time_units import spacing_of
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
 
 OUT_OF_ORDER = "earlier than the row before; put in order"
 MAX_SPAN_MS = 20 * 366 * MS_PER_DAY

@@ -9,22 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import InputError
-from diploee.files.places import shipped_folder
+from diploee.base.errors import InputError
+from diploee.base.files.places import shipped_folder
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S
 from diploee.importers.serving.service_curves import (
     CurveFile,
     curve_columns,
     read_curve_file,
     rows_where,
 )
+from diploee.importers.text.values import fail_values
 from diploee.loads.services.curves import OUTPUT_TOKENS_COLUMN
-from diploee.profiles import PowerProfile, Provenance
-from diploee.profiles.profile import PUBLISHED_NODE
-from diploee.scenario import BatchInference, JobStream
-from diploee.streams import stream
-from diploee.tables import Float64Array
-from diploee.textio.values import fail_values
-from diploee.units import MS_PER_S
+from diploee.profiles.profile import PUBLISHED_NODE, PowerProfile, Provenance
+from diploee.scenario.job_streams import BatchInference, JobStream
 
 MOST_SAMPLES = 1 << 16
 """Samples of a batch; the step is one millisecond up to 65 s."""

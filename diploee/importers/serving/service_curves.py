@@ -11,9 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
-from diploee.files.places import shipped_folder
+from diploee.base.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.base.files.places import shipped_folder
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.importers.power_logs.plain import import_plain
+from diploee.importers.text.sheets import read_sheet
+from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.values import Number, fail_values, numbers
+from diploee.integrations.openg2g.serving import logistic_curves
 from diploee.loads.services.curves import (
     END_TO_END,
     LATENCY_COLUMNS,
@@ -29,18 +36,9 @@ from diploee.loads.services.curves import (
 )
 from diploee.loads.services.power_law import law_curve
 from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
-from diploee.neighbours.openg2g.serving import logistic_curves
-from diploee.profiles import PowerProfile
-from diploee.profiles.profile import Boundary
+from diploee.profiles.profile import Boundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, EnergyCurve, joint_power_w
-from diploee.scenario import RequestStream, Service
-from diploee.scenario.serving import LatencyMetric, PowerLaw
-from diploee.streams import stream
-from diploee.tables import Float64Array
-from diploee.textio.sheets import read_sheet
-from diploee.textio.tables import ReadTable
-from diploee.textio.values import Number, fail_values, numbers
-from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
+from diploee.scenario.serving import LatencyMetric, PowerLaw, RequestStream, Service
 
 MIN_POINTS = 3
 LEAST_NUMBER, LARGEST_NUMBER = 1e-9, 1e9

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
-from diploee.errors import WorkloadError, did_you_mean, one_of
+from diploee.base.errors import WorkloadError, did_you_mean, one_of
+from diploee.base.tables import BoolArray, Int16Array, Int64Array
+from diploee.base.units import MS_PER_S
 from diploee.loads.jobs.job_log import JobRecords
 from diploee.scenario.log_replay import ClassRule
-from diploee.tables import BoolArray, Int16Array, Int64Array
-from diploee.units import MS_PER_S
 
 LISTED = 8
 """Words of a log that an error lists."""

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from diploee.errors import ProfileError, WorkloadError
+from diploee.base.errors import ProfileError, WorkloadError
+from diploee.base.rng import random_each, stream
+from diploee.base.tables import Float64Array, Int64Array, concat
+from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.loads.jobs.rates import bisect
 from diploee.loads.jobs.source import (
     JobSource,
@@ -30,13 +33,10 @@ from diploee.loads.jobs.source import (
     node_ms,
     stream_rates,
 )
-from diploee.profiles import PowerProfile
-from diploee.scenario import DurationModel, JobClass, JobStream
-from diploee.scenario.durations import MAX_DURATION_S
+from diploee.profiles.profile import PowerProfile
+from diploee.scenario.durations import MAX_DURATION_S, DurationModel
+from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.schedule.context import DRAW_MS, JobTable
-from diploee.streams import random_each, stream
-from diploee.tables import Float64Array, Int64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_S
 
 LAYER_MARGIN = 1.05
 """Candidates drawn in one layer over the expected need; short spans may need a second layer."""

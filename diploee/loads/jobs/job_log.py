@@ -8,12 +8,12 @@ from typing import get_args
 
 import numpy as np
 
-from diploee.clock import Zone
-from diploee.errors import Brief
+from diploee.base.clock import Zone
+from diploee.base.errors import Brief
+from diploee.base.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.base.units import SLOTS_PER_GPU
 from diploee.loads.import_counts import ImportCounts
 from diploee.scenario.log_replay import JobState
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
-from diploee.units import SLOTS_PER_GPU
 
 MISSING_MS = -(2**62)
 """A time that the log does not have."""

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.columns import Columns
+from diploee.base.columns import Columns
+from diploee.base.progress import Progress, Stopwatch
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
@@ -22,14 +25,12 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.stretches import lower_runs, with_levels
 from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
 from diploee.loads.services.banks import Bank
-from diploee.power import Segments
-from diploee.profiles import PowerProfile
+from diploee.power.segments import Segments
 from diploee.profiles.derived import CapLevels
-from diploee.progress import Progress, Stopwatch
-from diploee.scenario import Scenario
+from diploee.profiles.profile import PowerProfile
 from diploee.scenario import flexibility as scenario_flexibility
+from diploee.scenario.models import Scenario
 from diploee.scenario.times import span_ms
-from diploee.schedule import ActedSchedule, Policy, Schedule
 from diploee.schedule.context import (
     DRAW_MS,
     Context,
@@ -38,21 +39,22 @@ from diploee.schedule.context import (
     JobPower,
     JobTable,
 )
+from diploee.schedule.policy import Policy
+from diploee.schedule.runs import ActedSchedule
 from diploee.schedule.schedule import (
     QUEUE_COLUMNS,
     Cluster,
     Engine,
+    Schedule,
     Transient,
     chosen_policies,
     levels_of,
     simulated_utilization,
 )
 from diploee.schedule.signals import Signal
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 
 if TYPE_CHECKING:
-    from diploee.inputs import Inputs
+    from diploee.importers.inputs import Inputs
 
 JOBS_PER_WINDOW = 200_000
 """Jobs that a window is to hold; it is at least one draw and at most four weeks."""

@@ -11,15 +11,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diploee.errors import WorkloadError
+from diploee.base.errors import WorkloadError
+from diploee.base.tables import (
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+    concat,
+    repeated,
+)
 from diploee.power.segments import Segments, owner_of_jobs, slots_of
-from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
+from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.playing import phases, played_parts
-from diploee.scenario import Facility
-from diploee.schedule import Schedule
+from diploee.scenario.models import Facility
 from diploee.schedule.context import JobTable
-from diploee.tables import Float64Array, Int32Array, Int64Array, Table, column, concat, repeated
+from diploee.schedule.schedule import Schedule
 
 MOST_PASSES = 100_000_000
 """Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from diploee.metric import Metric
-from diploee.schedule import Schedule
-from diploee.tables import Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.base.metric import Metric
+from diploee.base.tables import Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H
+from diploee.schedule.schedule import Schedule
 
 _QUEUED = "queued: started later than submitted"
 

@@ -13,15 +13,14 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from diploee.clock import RunClock
-from diploee.errors import WorkloadError
-from diploee.progress import report
-from diploee.scenario import Calendar, WeekToWeek
+from diploee.base.clock import RunClock
+from diploee.base.errors import WorkloadError
+from diploee.base.progress import report
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H
 from diploee.scenario.pools import StandingNodes
-from diploee.scenario.times import holidays_of
-from diploee.streams import stream
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H
+from diploee.scenario.times import Calendar, WeekToWeek, holidays_of
 
 EPOCH_HOUR_OF_WEEK = 3 * HOURS_PER_DAY
 """1970-01-01 00:00 was on a Thursday, day 3 of a week that starts on Monday."""

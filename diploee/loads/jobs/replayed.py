@@ -9,7 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from diploee.errors import ProfileError, WorkloadError, did_you_mean
+from diploee.base.errors import ProfileError, WorkloadError, did_you_mean
+from diploee.base.rng import stream
+from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int32Array, Int64Array, concat
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
 from diploee.loads.jobs.shuffled_weeks import ShuffledWeeks
@@ -23,11 +26,8 @@ from diploee.loads.jobs.source import (
     draw_profiles,
 )
 from diploee.profiles.flat import FLAT_POWER_W
-from diploee.scenario import JobClass, JobStream
+from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.schedule.context import DRAW_MS, JobTable
-from diploee.streams import stream
-from diploee.tables import BoolArray, Float64Array, Int16Array, Int32Array, Int64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
 
 COPY_SPREAD_MS = MS_PER_H
 """A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import DAYS_PER_WEEK, MS_PER_DAY, MS_PER_H
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import DAYS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
 WEEKS_PER_YEAR = 52
 DAYS_PER_YEAR = 365.25

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.jit import njit
+from diploee.base.jit import njit
+from diploee.base.tables import Float64Array, Int64Array, Table, column
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.scenario.job_streams import PowerSmoothing
-from diploee.tables import Float64Array, Int64Array, Table, column
-from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 HOLD, RISE, FALL, STAY = range(4)
 """Kind of a span: at the power of its beginning, from there up or down, or as its phase is."""

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diploee.clock import RunClock
-from diploee.errors import Brief, ProfileError, WorkloadError, did_you_mean, plural
-from diploee.jit import njit
+from diploee.base.clock import RunClock
+from diploee.base.errors import Brief, ProfileError, WorkloadError, did_you_mean, plural
+from diploee.base.jit import njit
+from diploee.base.rng import random_each, stream
+from diploee.base.tables import Float64Array, Int32Array, Int64Array
+from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates, mean_from_ms
-from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import (
     gpus_of,
     gpus_shown,
@@ -29,12 +31,13 @@ from diploee.profiles.derived import (
     stretched,
 )
 from diploee.profiles.flat import flat_profile
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
 from diploee.profiles.smoothing import smoothed
-from diploee.scenario import DurationModel, JobClass, JobStream, Scenario
+from diploee.scenario.durations import DurationModel
+from diploee.scenario.job_streams import JobClass, JobStream
+from diploee.scenario.models import Scenario
 from diploee.schedule.context import DRAW_MS, JobTable
-from diploee.streams import random_each, stream
-from diploee.tables import Float64Array, Int32Array, Int64Array
-from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 
 MOST_JOBS = 2_000_000_000
 """Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""

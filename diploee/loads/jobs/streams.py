@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diploee.annexes import annex
-from diploee.errors import LogFormatError, ProfileError, WorkloadError
+from diploee.base.annexes import annex
+from diploee.base.errors import LogFormatError, ProfileError, WorkloadError
+from diploee.base.tables import concat
 from diploee.loads.jobs.drawn import DrawnJobs
 from diploee.loads.jobs.lowering import Pieces
 from diploee.loads.jobs.source import (
@@ -22,12 +23,12 @@ from diploee.loads.jobs.source import (
     draw_spans,
 )
 from diploee.loads.jobs.synchronous import SynchronousJobs
-from diploee.scenario import JobStream, Scenario
+from diploee.scenario.job_streams import JobStream
+from diploee.scenario.models import Scenario
 from diploee.schedule.context import JobTable
-from diploee.tables import concat
 
 if TYPE_CHECKING:
-    from diploee.inputs import Inputs
+    from diploee.importers.inputs import Inputs
 
 
 class JobStreams:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.base.tables import Int32Array, Int64Array, concat, repeated
+from diploee.base.units import MS_PER_MIN
 from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.lowering import JobLoad, Pieces, PiecesOf, cut, pieces_of_jobs
 from diploee.power.segments import Segments, owner_of_jobs
-from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels, CappedProfile, WorkKind
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_ID, FLAT_POWER_W, flat_profile
-from diploee.profiles.library import Entry
-from diploee.scenario import Facility, NodeType
+from diploee.profiles.library import Entry, ProfileLibrary
+from diploee.scenario.models import Facility
+from diploee.scenario.pools import NodeType
 from diploee.schedule.runs import RUN, ActedSchedule, Runs
-from diploee.tables import Int32Array, Int64Array, concat, repeated
-from diploee.units import MS_PER_MIN
 
 PIECE_MS = MS_PER_MIN
 """A job on fewer nodes than it asks for plays its profile so long a piece at a time."""

@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import WorkloadError
+from diploee.base.errors import WorkloadError
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array, Int16Array, Int64Array, concat, repeated
+from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.loads.jobs.lowering import Pieces, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
 from diploee.loads.jobs.source import (
@@ -38,20 +41,15 @@ from diploee.loads.jobs.training_phases import (
     store_writes,
     training_phases,
 )
-from diploee.profiles import PowerProfile
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
 from diploee.profiles.iterations import MOST_SIGMAS, loop_of_iterations
-from diploee.profiles.profile import DEVICE_POWER
+from diploee.profiles.profile import DEVICE_POWER, PowerProfile
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
-from diploee.scenario import JobClass, JobStream
-from diploee.scenario.job_streams import PowerSmoothing
+from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
 from diploee.scenario.synchronous import MOST_LED, SynchronousJob
 from diploee.scenario.times import end_of
 from diploee.schedule.context import DRAW_MS, JobTable
-from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int64Array, concat, repeated
-from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
 MOST_JOBS = 100_000

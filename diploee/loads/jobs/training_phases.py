@@ -22,8 +22,8 @@ from itertools import islice, repeat
 
 import numpy as np
 
-from diploee.errors import WorkloadError
-from diploee.tables import Int16Array, Int64Array, Table, column
+from diploee.base.errors import WorkloadError
+from diploee.base.tables import Int16Array, Int64Array, Table, column
 
 MOST_STOPS = 300_000
 """Interruptions of a job; a cluster of 100,000 GPUs has some 17,000 in a year."""

@@ -21,22 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from diploee.columns import Columns
-from diploee.errors import Brief, WorkloadError
+from diploee.base.columns import Columns
+from diploee.base.errors import Brief, WorkloadError
+from diploee.base.jit import njit
+from diploee.base.rng import stream
+from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
+from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 from diploee.facility.base import Block, Values
-from diploee.jit import njit
 from diploee.loads.services.curves import PowerCurve, PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.power.direct import EnergyTables, energies_within, steady_energies_within
 from diploee.power.node_ac import ac_profile_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
-from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import capped_power_w, cpu_power_w
-from diploee.scenario import NodeType
-from diploee.streams import stream
-from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
-from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
+from diploee.scenario.pools import NodeType
 
 EXACT_INSTANCES = 256
 """Up to this number of instances, every number of them has its own sums of samples."""

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from diploee.errors import WorkloadError
+from diploee.base.errors import WorkloadError
+from diploee.base.tables import Float64Array, Int64Array
 from diploee.loads.services.curves import LatencyCurve
-from diploee.scenario import RequestStream, Service
-from diploee.scenario.serving import LatencyMetric
-from diploee.tables import Float64Array, Int64Array
+from diploee.scenario.serving import LatencyMetric, RequestStream, Service
 
 
 @dataclass(frozen=True)

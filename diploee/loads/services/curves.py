@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from diploee.errors import Brief
-from diploee.profiles import Provenance
+from diploee.base.errors import Brief
+from diploee.base.tables import Float64Array
+from diploee.profiles.profile import Provenance
 from diploee.scenario.serving import LatencyMetric
-from diploee.tables import Float64Array
 
 OUTPUT_TOKENS_COLUMN = "max_output_tokens"
 THROUGHPUT_COLUMN = "request_throughput_rps"

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.columns import Column
+from diploee.base.columns import Column
+from diploee.base.jit import njit
+from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.base.units import MS_PER_S
 from diploee.facility.base import Block, Values
-from diploee.jit import njit
 from diploee.loads.services.banks import Bank, BankLoad, ServiceBanks
 from diploee.loads.services.metrics import request_metrics
 from diploee.loads.services.plan import ServicePlanner
 from diploee.loads.services.service_plan import ServicePlan, service_labels
-from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.scenario import Scenario
-from diploee.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
+from diploee.scenario.models import Scenario
 
 if TYPE_CHECKING:
-    from diploee.inputs import Inputs
+    from diploee.importers.inputs import Inputs
 
 
 SERVICE_COLUMNS = (

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import scipy
 
+from diploee.base.metric import Metric
+from diploee.base.tables import BoolArray, Float64Array
+from diploee.base.units import S_PER_H
 from diploee.loads.services.curves import LATENCY_COLUMNS
 from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.loads.services.timeline import ServedRequests
-from diploee.metric import Metric
 from diploee.scenario.serving import LatencyMetric
-from diploee.tables import BoolArray, Float64Array
-from diploee.units import S_PER_H
 
 S_PER_DAY = 24 * S_PER_H
 _Z90 = 1.2815515655446004  # of the standard normal

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.clock import UTC_ZONE
-from diploee.errors import WorkloadError
+from diploee.base.clock import UTC_ZONE
+from diploee.base.errors import WorkloadError
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.loads.jobs.rates import bisect_rising
 from diploee.loads.services.capacity import Capacity, reserve_nodes, service_capacity
 from diploee.loads.services.curves import LatencyCurve
@@ -31,15 +34,12 @@ from diploee.loads.services.timeline import (
     serve_requests,
 )
 from diploee.profiles.derived import CapLevels
-from diploee.scenario import RequestStream, Scenario, Service
+from diploee.scenario.models import Scenario
 from diploee.scenario.pools import StandingNodes
-from diploee.scenario.serving import BETWEEN_TOKENS, LatencyMetric
-from diploee.streams import stream
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_S
+from diploee.scenario.serving import BETWEEN_TOKENS, LatencyMetric, RequestStream, Service
 
 if TYPE_CHECKING:
-    from diploee.inputs import Inputs
+    from diploee.importers.inputs import Inputs
 
 MAX_DOUBLINGS = 60
 TOLERANCE = 1e-6

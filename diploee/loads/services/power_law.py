@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import scipy
 
-from diploee.errors import Brief, InputError
+from diploee.base.errors import Brief, InputError
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.loads.services.curves import LatencyCurve, PowerCurve, PowerSample
 from diploee.loads.services.samples import N_SAMPLES, PROVENANCE, average_1s
-from diploee.profiles import PowerProfile
+from diploee.profiles.profile import PowerProfile
 from diploee.scenario.serving import PowerLaw
-from diploee.streams import stream
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 MOST_D_W, HALF_GB = 414.0, 2.7
 MOST_OF_TDP = 0.985

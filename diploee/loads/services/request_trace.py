@@ -7,12 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diploee.clock import UTC_ZONE, RunClock, Zone
-from diploee.errors import Brief, WorkloadError, did_you_mean, one_of
+from diploee.base.clock import UTC_ZONE, RunClock, Zone
+from diploee.base.errors import Brief, WorkloadError, did_you_mean, one_of
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import (
+    HOURS_PER_WEEK,
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    MS_PER_WEEK,
+)
 from diploee.loads.import_counts import ImportCounts
-from diploee.scenario import RequestReplay
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
+from diploee.scenario.log_replay import RequestReplay
 
 LONGEST_STEP_MS = MS_PER_MIN
 MOST_STEPS = 2**20

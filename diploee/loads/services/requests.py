@@ -20,9 +20,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from diploee.clock import RunClock
-from diploee.errors import WorkloadError
-from diploee.jit import njit
+from diploee.base.clock import RunClock
+from diploee.base.errors import WorkloadError
+from diploee.base.jit import njit
+from diploee.base.rng import stream as random_stream
+from diploee.base.tables import Float32Array, Float64Array, Int64Array
+from diploee.base.units import MS_PER_H, MS_PER_S
 from diploee.loads.jobs.rates import hourly_rates, line_through_means
 from diploee.loads.services.request_trace import (
     RequestTrace,
@@ -30,11 +33,9 @@ from diploee.loads.services.request_trace import (
     trace_rates_rps,
     trace_step_ms,
 )
-from diploee.scenario import Fluctuation, Scenario
+from diploee.scenario.models import Scenario
 from diploee.scenario.pools import StandingNodes
-from diploee.streams import stream as random_stream
-from diploee.tables import Float32Array, Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S
+from diploee.scenario.serving import Fluctuation
 
 BLOCK_MS = 6 * MS_PER_H
 """Random numbers come a block at a time, from streams named by the block's instant: a run that

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.loads.services.curves import PowerCurve, PowerSample
 from diploee.profiles.profile import PUBLISHED_NODE
-from diploee.streams import stream
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 N_SAMPLES = 180 * MS_PER_S // PROFILE_STEP_MS
 """Samples of three minutes, as measured."""

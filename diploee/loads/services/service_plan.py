@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.loads.services.capacity import Capacity
 from diploee.loads.services.requests import RequestRates
 from diploee.loads.services.timeline import ServedRequests
 from diploee.scenario.serving import LatencyMetric
-from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diploee.jit import njit
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.base.jit import njit
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.units import MS_PER_S
 
 ROUNDING = 1e-12
 """Relative rounding error that does not call for another instance."""

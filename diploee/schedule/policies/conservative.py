@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal
 
-from diploee.model import default
+from diploee.base.model import default
 from diploee.schedule.policy import (
     LOGGED_OR_RUN,
     ClusterView,

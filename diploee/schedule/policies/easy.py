@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from itertools import groupby, islice
 from typing import ClassVar, Literal
 
-from diploee.model import default, optional
-from diploee.scenario import SchedulerSpec
+from diploee.base.model import default, optional
+from diploee.scenario.pools import SchedulerSpec
 from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy, has_twin
 
 Order = Literal["submission", "sjbf"]

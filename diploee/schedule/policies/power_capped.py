@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from diploee.errors import PolicyError
-from diploee.model import SCALES, default, optional
-from diploee.plain_data import KeyPath
+from diploee.base.errors import PolicyError
+from diploee.base.model import SCALES, default, optional
+from diploee.base.plain_data import KeyPath
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
 from diploee.schedule.context import Headroom, PowerBasis
 from diploee.schedule.policies.easy import Order
 from diploee.schedule.policy import LOGGED_OR_RUN, Estimate, EstimatingSpec
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.schedule.acting_views import ActingPool

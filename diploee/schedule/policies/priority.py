@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from diploee.model import default, optional
+from diploee.base.model import default, optional
+from diploee.base.units import MS_PER_WEEK
 from diploee.scenario.times import SpanMs
 from diploee.schedule.policies.easy import backfilled
 from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy
-from diploee.units import MS_PER_WEEK
 
 
 class MultifactorPriority:

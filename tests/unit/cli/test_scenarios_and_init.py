@@ -12,10 +12,10 @@ from builders import write_scenario
 from command_line import call, contents
 
 from diploee import load_scenario, open_run
-from diploee.files.places import shipped
-from diploee.metrics.limits import load_limits
+from diploee.base.files.places import shipped
+from diploee.grid.limits import load_limits
 from diploee.scenario.starter import Site, starter_text
-from diploee.simulation import check
+from diploee.simulation.run import check
 
 SHIPPED = {**shipped("scenario"), **shipped("sweep"), **shipped("limits")}
 

@@ -14,8 +14,8 @@ import yaml
 from builders import tiny_library, tiny_scenario
 
 import diploee
-from diploee.clock import RunClock
-from diploee.errors import ScenarioError
+from diploee.base.clock import RunClock
+from diploee.base.errors import ScenarioError
 from diploee.facility import Block, Site
 from diploee.facility.base import StageMeters, Stages, numbered
 from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles, Hold, Store, hold

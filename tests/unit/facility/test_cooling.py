@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from weather_writers import write_epw
 
 from diploee import simulate
-from diploee.clock import RunClock
-from diploee.errors import InputError
+from diploee.base.clock import RunClock
+from diploee.base.errors import InputError
+from diploee.base.units import MS_PER_H
 from diploee.facility import STAGES, Block, Site, Weather
 from diploee.facility.cooling import HEAT, HEATS, STEP_K, Cooling
 from diploee.facility.wse import (
@@ -27,7 +28,6 @@ from diploee.facility.wse import (
     return_water_c,
     tower_fan_power,
 )
-from diploee.units import MS_PER_H
 
 RATED_W = 10e6
 KINDS = ("wse", "dlc_tower", "air_chiller")

@@ -15,13 +15,13 @@ from builders import Keeps, tiny_library, tiny_scenario
 from pvlib.transformer import simple_efficiency
 
 from diploee import simulate
-from diploee.clock import RunClock
-from diploee.errors import InputError, StageError
+from diploee.base.clock import RunClock
+from diploee.base.errors import InputError, StageError
+from diploee.base.model import assumed_keys
 from diploee.facility import STAGES, Block, Site, Weather
 from diploee.facility.base import POWER, REACTIVE, StageMeters, Stages, check_order
 from diploee.facility.transformers import PRESETS
 from diploee.facility.ups import CURVES
-from diploee.model import assumed_keys
 
 CLOCK = RunClock(datetime(2018, 1, 1), UTC, 86_400_000, 60_000)
 SITE = Site(CLOCK, 10e6, True)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import diploee
-from diploee.clock import RunClock
-from diploee.errors import ScenarioError
+from diploee.base.clock import RunClock
+from diploee.base.errors import ScenarioError
 from diploee.facility import Block, Site
 from diploee.facility.base import Stages
 from diploee.facility.generator import GeneratorSpec

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from weather_writers import write_epw, write_psm
 
 from diploee import simulate
-from diploee.clock import RunClock
-from diploee.errors import DiploeeError
+from diploee.base.clock import RunClock
+from diploee.base.errors import DiploeeError
 from diploee.facility import Block, Site, Weather
 from diploee.facility.base import POWER, Stages
 from diploee.facility.solar import SolarSpec, line_of_means, pvwatts_w
 from diploee.facility.weather import Sun
-from diploee.inputs import load_inputs
-from diploee.metrics.limits import Limits, check_limits
+from diploee.grid.limits import Limits, check_limits
+from diploee.importers.inputs import load_inputs
 from diploee.reports.compare import compare
 from diploee.reports.datasheet import data_sheet
-from diploee.site import rated_at_meter_w
+from diploee.simulation.site import rated_at_meter_w
 
 pytestmark = pytest.mark.filterwarnings("ignore:DatetimeIndex.dayofyear")  # pvlib's use of pandas
 

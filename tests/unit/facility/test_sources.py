@@ -10,17 +10,17 @@ import pytest
 from builders import Keeps, tiny_library, tiny_scenario
 
 from diploee import simulate
+from diploee.base.columns import TAKEN_OFF, Column
+from diploee.base.errors import InputError, StageError
 from diploee.cli.display import show_run
-from diploee.columns import TAKEN_OFF, Column
-from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
+from diploee.grid.limits import Limits, check_limits
 from diploee.metrics.cause_words import cause_words
-from diploee.metrics.limits import Limits, check_limits
-from diploee.outputs import Run
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.site import rated_at_meter_w
+from diploee.runs import Run
+from diploee.simulation.site import rated_at_meter_w
 
 METER = {"kind": "point_of_interconnection", "contract_mva": 8, "billing": {
     "power_factor_min": 0.95, "kvar_free_share": 0.62, "ratchet": 0.8}}  # fmt: skip
@@ -242,10 +242,10 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path
 
 
 def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
-    from diploee.drawing.charts import Line, Stack
+    from diploee.base.units import MEGAWATT
     from diploee.reports.data import read_run
+    from diploee.reports.drawing.charts import Line, Stack
     from diploee.reports.stack_charts import overview_chart, poi_charts
-    from diploee.units import MEGAWATT
 
     run, _ = simulated(tmp_path / "run", site(5, 20.0))
     layers = poi_charts(read_run(run.folder, "run"), MEGAWATT)[0].panels[0].layers

@@ -12,11 +12,11 @@ from builders import Keeps, tiny_library, tiny_scenario
 from command_line import call
 
 from diploee import open_run, simulate
-from diploee.columns import Column
-from diploee.errors import InputError, StageError
+from diploee.base.columns import Column
+from diploee.base.errors import InputError, StageError
+from diploee.base.metric import Metric
 from diploee.facility import STAGES, Block, EnergyMeter, StageSpec
 from diploee.facility.base import POWER
-from diploee.metric import Metric
 
 CHAIN = [
     {"kind": "auxiliary_load", "power_kw": 3.5},

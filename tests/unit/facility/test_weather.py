@@ -17,16 +17,16 @@ from builders import tiny_scenario
 from command_line import call
 from weather_writers import PRESSURE_PA, irradiance, temperature_c, write_epw, write_psm, write_tmy3
 
-from diploee.clock import RunClock, fixed_zone, named_zone
-from diploee.errors import InputError, LogFormatError
+from diploee.base.clock import RunClock, fixed_zone, named_zone
+from diploee.base.errors import InputError, LogFormatError
+from diploee.base.files.places import shipped_folder
+from diploee.base.units import MS_PER_H
 from diploee.facility import WEATHER, Weather
 from diploee.facility.psychrometrics import relative_humidity, saturation_pressure_pa, wet_bulb_c
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
-from diploee.files.places import shipped_folder
+from diploee.importers.inputs import InputReader, load_inputs
 from diploee.importers.weather_files import read_design, read_weather
-from diploee.inputs import InputReader, load_inputs
 from diploee.scenario.loading import input_files
-from diploee.units import MS_PER_H
 
 REAL_EPW = Path(__file__).parents[4] / "shared" / "data" / "weather" / "USA_CO_Denver_TMY3.epw"
 WRITERS: dict[str, Callable[..., Path]] = {

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from diploee.clock import RunClock, fixed_zone
-from diploee.errors import LogFormatError
+from diploee.base.clock import RunClock, fixed_zone
+from diploee.base.errors import LogFormatError
 from diploee.importers.signals import read_signal
 from diploee.scenario import SignalFile
 from diploee.schedule.signals import NO_END_MS, Signal, fit_to_run, quantile

@@ -12,13 +12,13 @@ from builders import tiny_library
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.errors import InputError, LogFormatError, WorkloadError
+from diploee.base.errors import InputError, LogFormatError, WorkloadError
+from diploee.base.units import US_PER_UNIT, TimeUnit
+from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.importers import read_job_log, read_request_trace
-from diploee.learn.jobs.job_log_fit import fit_job_log
+from diploee.importers.text.time_units import UNITS, Counting, counting_of, unit_in
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.textio.time_units import UNITS, Counting, counting_of, unit_in
-from diploee.units import US_PER_UNIT, TimeUnit
 
 NINE_S = 1_709_542_800
 """09:00 UTC on 4 March 2024, since 1970."""

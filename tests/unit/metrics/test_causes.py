@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from serving_builders import one_service, serving_scenario, write_serving
 
 from diploee import Run, simulate
-from diploee.columns import Column
+from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.metrics.attribution import _of_calendar
 from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
-from diploee.outputs.run_sections import run_sections
 from diploee.profiles import ProfileLibrary
+from diploee.runs.run_sections import run_sections
 from diploee.scenario import Scenario, load_scenario
 
 LOG = ["submitted,run_s,nodes"]

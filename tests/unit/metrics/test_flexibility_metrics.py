@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diploee.clock import WallClock
+from diploee.base.clock import WallClock
 from diploee.facility import Block
 from diploee.metrics.flexibility import FlexibilityMetrics
 from diploee.metrics.flexible_jobs import weighted_performance

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import job_table
 
-from diploee.clock import WallClock
+from diploee.base.clock import WallClock
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import EventTarget, JobFlexibility
 from diploee.scenario.flexibility import Event

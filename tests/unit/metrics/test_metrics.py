@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from builders import job_table
 
-from diploee.errors import InputError
+from diploee.base.errors import InputError
+from diploee.base.measures import distribution
+from diploee.base.metric import Metric
 from diploee.loads.jobs.queue import QueueMetrics
-from diploee.measures import distribution
-from diploee.metric import Metric
 from diploee.metrics import MEASURES, RunMeasure
 from diploee.metrics.demand import FacilityMetrics
 from diploee.metrics.run_metrics import GridMetrics

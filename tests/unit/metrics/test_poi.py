@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 from builders import tiny_run, tiny_scenario
 
-from diploee.clock import WallClock
-from diploee.columns import catalogue
-from diploee.errors import InputError, ScenarioError
+from diploee.base.clock import WallClock
+from diploee.base.columns import catalogue
+from diploee.base.errors import InputError, ScenarioError
+from diploee.base.measures.series import sum_quanta, to_quanta
 from diploee.facility import STAGES, Block
 from diploee.facility.point_of_interconnection import Billing, PointOfInterconnectionSpec
-from diploee.measures.series import sum_quanta, to_quanta
+from diploee.grid.export import export_run
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
 from diploee.metrics.poi import PoiMetrics
-from diploee.outputs import Run
-from diploee.outputs.export import export_run
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
-from diploee.site import scaled
+from diploee.runs import Run
+from diploee.simulation.site import scaled
 
 COLUMNS = catalogue(POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values()))
 MW = 1e6

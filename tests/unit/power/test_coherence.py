@@ -9,7 +9,7 @@ from scipy.signal import welch
 from diploee.power import Segments
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario
-from diploee.steps import power_series
+from diploee.simulation.steps import power_series
 
 N_NODES = 2840
 JOB_NODES = 16

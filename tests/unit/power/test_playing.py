@@ -12,7 +12,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
 from diploee.profiles.playing import Phases, phases, played_parts
 from diploee.schedule import Schedule
-from diploee.steps import job_segments, power_series
+from diploee.simulation.steps import job_segments, power_series
 
 PHASES = Phases(steady_ms=2_000, ending_ms=7_000, duration_ms=8_000)
 # 2 s of start at 100 W, 5 s of steady part, 1 s of end at 50 W

@@ -15,7 +15,13 @@ from diploee.power.direct import EnergyTables, add_directly, energies_within
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
-from diploee.steps import generate_jobs, job_segments, power_blocks, power_series, schedule_jobs
+from diploee.simulation.steps import (
+    generate_jobs,
+    job_segments,
+    power_blocks,
+    power_series,
+    schedule_jobs,
+)
 
 IDLE_W = 400
 

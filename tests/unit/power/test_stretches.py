@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from diploee import simulate
 from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.stretches import lower_runs, with_levels
-from diploee.outputs import Run
 from diploee.profiles.derived import CapLevels, cpu_power_w
+from diploee.runs import Run
 from diploee.scenario import JobClass, Pool
 from diploee.schedule import (
     ActedSchedule,

@@ -11,12 +11,12 @@ from builders import tiny_scenario
 from samples import MLPERF, PUBLISHED
 
 from diploee import simulate
+from diploee.base.tables import Float64Array
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.profiles.resample import joint_power_w
-from diploee.tables import Float64Array
 from profiles.build import build_eight_gpu_profiles, write_reference_profiles
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, IDLE_W, SUPPLY_EFFICIENCY
 

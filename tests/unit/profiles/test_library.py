@@ -15,7 +15,7 @@ from command_line import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.errors import ProfileError
+from diploee.base.errors import ProfileError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.derived import trim_profile

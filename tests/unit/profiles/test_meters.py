@@ -9,7 +9,7 @@ import pytest
 from scipy.signal import periodogram
 
 from diploee import import_profile
-from diploee.errors import ProfileError
+from diploee.base.errors import ProfileError
 from diploee.metrics.bands import Readings, profile_support
 from diploee.profiles import known_meter
 

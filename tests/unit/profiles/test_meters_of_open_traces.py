@@ -10,7 +10,7 @@ import pytest
 from samples import PUBLISHED
 
 from diploee import import_profile
-from diploee.errors import InputError
+from diploee.base.errors import InputError
 
 SERVING = PUBLISHED / "serving_power"
 LEAST_STEP_W = 120.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import write_scenario
 
-from diploee.errors import ScenarioError
+from diploee.base.errors import ScenarioError
 from diploee.scenario import load_scenario, target_values
 
 

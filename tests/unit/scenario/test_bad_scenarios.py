@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import tiny_data, write_scenario
 
-from diploee.errors import ScenarioError
+from diploee.base.errors import ScenarioError
 from diploee.scenario import load_scenario, scenario_from_dict
 
 NODES = "facility.pools.main.n_nodes"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import tiny_data, tiny_scenario
 
-from diploee.errors import ScenarioError
+from diploee.base.errors import ScenarioError
 from diploee.scenario import EventTarget, scenario_from_dict
 from diploee.scenario.flexibility import PRODUCTS, Event
 

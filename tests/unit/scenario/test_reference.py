@@ -14,9 +14,9 @@ import yaml
 from command_line import call
 from jsonschema import Draft202012Validator
 
-from diploee.errors import ScenarioError
-from diploee.files.places import shipped
-from diploee.model import Model
+from diploee.base.errors import ScenarioError
+from diploee.base.files.places import shipped
+from diploee.base.model import Model
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.key_reference import markdown_reference
 from diploee.sweeps import SweepSpec

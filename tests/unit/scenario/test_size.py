@@ -10,14 +10,14 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 import diploee
-from diploee.columns import Column
-from diploee.errors import InputError, ScenarioError
+from diploee.base.columns import Column
+from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE, Values
-from diploee.inputs import Inputs, load_inputs
+from diploee.importers.inputs import Inputs, load_inputs
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation import check
-from diploee.site import open_stages, rated_at_meter_w, scaled, settle, sized
+from diploee.simulation.run import check
+from diploee.simulation.site import open_stages, rated_at_meter_w, scaled, settle, sized
 
 
 def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:

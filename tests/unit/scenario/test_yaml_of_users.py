@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from command_line import LONGEST_S
 
-from diploee.errors import DiploeeError, ScenarioError, one_line
-from diploee.learn.jobs.classes import read_rules
-from diploee.metrics.limits.file import load_limits
-from diploee.neighbours.openg2g import load_specs
+from diploee.base.errors import DiploeeError, ScenarioError, one_line
+from diploee.fits.jobs.classes import read_rules
+from diploee.grid.limits.file import load_limits
+from diploee.integrations.openg2g import load_specs
 from diploee.scenario import load_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.sweeps import load_ensemble, load_sweep

@@ -11,7 +11,7 @@ from builders import job_table, profile, schedule_pool, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.errors import PolicyError, WorkloadError
+from diploee.base.errors import PolicyError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool

@@ -13,7 +13,7 @@ from builders import job_table, schedule_pool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.errors import WorkloadError
+from diploee.base.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
 from diploee.schedule.context import JobTable

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.errors import WorkloadError
+from diploee.base.errors import WorkloadError
+from diploee.base.tables import concat
+from diploee.base.units import SLOTS_PER_GPU
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule.placement import ABSENT, HeldNodes, PlacedPool, Stretches
-from diploee.tables import concat
-from diploee.units import SLOTS_PER_GPU
 
 N_NODES = 10
 

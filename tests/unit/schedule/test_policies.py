@@ -12,7 +12,7 @@ import pytest
 from builders import job_table, queued_at, schedule_pool, tiny_library, tiny_scenario
 
 from diploee import simulate
-from diploee.errors import PolicyError, WorkloadError
+from diploee.base.errors import PolicyError, WorkloadError
 from diploee.scenario import Pool
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule import ClusterView, Policy, Schedule, StrictFifo

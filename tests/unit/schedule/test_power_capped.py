@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee import simulate
-from diploee.errors import PolicyError
+from diploee.base.errors import PolicyError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Schedule

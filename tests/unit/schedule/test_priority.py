@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
-from diploee.errors import WorkloadError
+from diploee.base.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Start
 from diploee.schedule.context import Context, JobTable
 from diploee.schedule.policies.priority import MultifactorPriority, PrioritySpec
 from diploee.schedule.schedule import Cluster, Engine
-from diploee.steps import generate_jobs
+from diploee.simulation.steps import generate_jobs
 
 
 def starts(

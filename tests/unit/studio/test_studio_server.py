@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from diploee.errors import InputError
+from diploee.base.errors import InputError
 from diploee.studio import server
 from diploee.studio.server import AT_ONCE, MOST_BYTES, PER_S, Studio
 from diploee.studio.sites import Place

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from diploee.errors import InputError, ScenarioError
+from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import STAGES
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.starter import Site

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diploee.errors import InputError, LogFormatError
+from diploee.base.errors import InputError, LogFormatError
 from diploee.importers import read_job_log
 from diploee.loads.jobs.job_log import STATES, JobLog
 

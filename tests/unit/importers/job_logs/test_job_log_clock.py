@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.clock import Zone, zone_of
-from diploee.errors import InputError
+from diploee.base.clock import Zone, zone_of
+from diploee.base.errors import InputError
 from diploee.loads.jobs.job_log import MISSING_MS
 
 ZONES = ("Europe/Berlin", "America/Los_Angeles", "Australia/Sydney", "Asia/Kathmandu", "UTC")

@@ -16,7 +16,7 @@ import pytest
 from log_facts import check_log
 from pydantic import ValidationError
 
-from diploee.errors import InputError, LogFormatError
+from diploee.base.errors import InputError, LogFormatError
 from diploee.importers import JOB_LOG_FORMATS, read_job_log
 from diploee.loads.jobs.job_log import MISSING_MS, JobLog
 from diploee.scenario import JobReplay
@@ -176,7 +176,7 @@ def test_a_quote_that_is_open_at_the_end_of_a_line_is_refused(tmp_path: Path, te
 
 
 def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diploee.textio.tables.LONGEST_LINE_BYTES", 64)
+    monkeypatch.setattr("diploee.importers.text.tables.LONGEST_LINE_BYTES", 64)
     text = "submit,duration,nodes\n2024-01-01,60,2\n2024-01-01,60," + "2" * 99 + "\n"
     with pytest.raises(LogFormatError, match=r"jobs.csv:3: a line of 113 bytes, expected one row"):
         read(tmp_path, text)
@@ -221,7 +221,7 @@ def test_a_wrong_byte_is_reported_wherever_blocks_of_text_end(
 ) -> None:
     text = "submit,duration,nodes,type\n2024-01-01,60,2,äöü€🙂\n2024-01-01,60,2,ä\n"
     for block in range(1, 9):
-        monkeypatch.setattr("diploee.textio.text.CHUNK_BYTES", block)
+        monkeypatch.setattr("diploee.importers.text.text.CHUNK_BYTES", block)
         assert read(tmp_path, text).types == ("äöü€🙂", "ä")
         path = tmp_path / "wrong.csv"
         path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from log_facts import check_log
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
 from diploee.importers import read_job_log
 from diploee.loads.jobs.job_log import JobLog
 

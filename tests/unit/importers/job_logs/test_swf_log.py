@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from log_facts import check_log
 
-from diploee.errors import InputError, LogFormatError
+from diploee.base.errors import InputError, LogFormatError
 from diploee.importers import read_job_log
 from diploee.loads.jobs.job_log import MISSING_MS
 
@@ -163,7 +163,7 @@ def test_blocks_of_text_end_at_any_line(tmp_path: Path, monkeypatch: pytest.Monk
     lines = [NODES, *(row(job=i, submit=3 * i).replace(" ", "   ") for i in range(200))]
     path = write(tmp_path, *lines)
     whole = read_job_log(path)
-    monkeypatch.setattr("diploee.textio.text.CHUNK_BYTES", 50)
+    monkeypatch.setattr("diploee.importers.text.text.CHUNK_BYTES", 50)
     assert read_job_log(path).job_ids == whole.job_ids == tuple(map(str, range(200)))
     broken = [*lines[:150], "1 2", *lines[150:]]
     with pytest.raises(LogFormatError, match=r"log.swf:151: 2 fields"):

@@ -11,7 +11,7 @@ from command_line import call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diploee.errors import InputError
+from diploee.base.errors import InputError
 from diploee.importers.power_logs.formats import FORMATS, read_profiles
 from diploee.importers.power_logs.guard import (
     MAX_LOST_ENERGY,

@@ -13,7 +13,7 @@ import pytest
 from command_line import call
 from samples import MLPERF, PUBLISHED
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
 from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER

@@ -10,7 +10,7 @@ from command_line import call
 from samples import WATTAMETER
 
 import diploee
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.nlr_genai import find_runs, import_nlr_genai, workload_of
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles import ProfileLibrary, add_profile

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.nvidia_smi import gpu_of_rows, import_nvidia_smi
 from diploee.profiles.profile import GPU_POWER
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import WATTAMETER
 
-from diploee.errors import LogFormatError
+from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.wattameter import import_wattameter, parse_log
 from diploee.profiles.resample import round_keeping_energy
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diploee.errors import InputError, LogFormatError
+from diploee.base.errors import InputError, LogFormatError
 from diploee.importers.request_traces import counts, read_request_trace
-from diploee.textio.text import Text, read_blocks
+from diploee.importers.text.text import Text, read_blocks
 
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
 BURST_2 = (
@@ -267,7 +267,7 @@ def test_column_mappings_are_for_plain_csv_only(tmp_path: Path) -> None:
 def test_blocks_hold_whole_lines_and_know_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.textio.source.PIECE_BYTES", 7)
+    monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 7)
     path = write(tmp_path / "t", "one", "", "three", "a longer fourth", "five")
     found = list(read_blocks(path))
     assert b"".join(block.data for block in found) == path.read_bytes()
@@ -278,8 +278,8 @@ def test_blocks_hold_whole_lines_and_know_their_numbers(
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diploee.textio.source.PIECE_BYTES", 2**16)
-    monkeypatch.setattr("diploee.textio.text.LONGEST_LINE_BYTES", 2**20)
+    monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 2**16)
+    monkeypatch.setattr("diploee.importers.text.text.LONGEST_LINE_BYTES", 2**20)
     path = write(tmp_path / "t", "one", "x" * 2**21)
     with pytest.raises(LogFormatError, match=f"^{path}:2: a line of more than 1 MiB"):
         list(read_blocks(path))

@@ -1,0 +1,284 @@
+"""Where files lie: where a result may go, what may be replaced there, and what is shipped."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from diploee.base.errors import (
+    InputError,
+    OutputError,
+    OutputExistsError,
+    ScenarioError,
+    did_you_mean,
+    one_of,
+)
+from diploee.base.files.staging import remove_leftovers
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_IN_USE = (5, 32, 33)
+"""Errors of Windows where a file is open: access denied, sharing violation, lock violation."""
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether an error says that the disk, a quota or a size limit is exhausted."""
+    return error.errno in _DISK_FULL
+
+
+def reason(error: OSError) -> str:
+    """Return why the system refused, in a few words, such as ``Permission denied``."""
+    if is_disk_full(error):
+        return "the disk is full"
+    if getattr(error, "winerror", None) in _IN_USE:
+        return "another program has it open: close it there"
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a part of its path is a file, not a folder"
+    return error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def check_is_file(path: Path, error: type[InputError] = InputError) -> None:
+    """Refuse what can't be read as a file, such as a pipe, which would wait for its writer."""
+    if not path.is_file():
+        found = "is no file" if os.path.lexists(path) else "no such file"
+        raise error(f"{path}: {found}")
+
+
+_LARGEST = 1 << 28
+"""Size of a JSON file that is read to tell whose it is [bytes]."""
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that this package writes and may replace."""
+
+    name: str  # such as ``"run folder"``
+    marker: str  # JSON file by which it differs from others
+    keys: Collection[str]  # of this file; a kind without any may lack the file
+    # Returns from the file's content the relative names of all that may be in the folder, as
+    # patterns of `fnmatch`
+    entries: Callable[[Mapping[str, Any]], Iterable[str]]
+
+    def foreign(self, folder: Path) -> str | None:
+        """Return as a clause why a folder is not to be replaced; None if it may be."""
+        remove_leftovers(folder)
+        if folder.is_dir() and not any(folder.iterdir()):
+            return None
+        content = _object(folder / self.marker)
+        if not set(self.keys) <= content.keys():
+            there = (folder / self.marker).is_file()
+            lacks = f"its {self.marker} is not diploee's" if there else f"no {self.marker}"
+            return f"exists and is not {self.name} ({lacks}); --force replaces such folders only"
+        if not folder.is_dir():  # a file, a pipe, a device, or a link to one
+            return f"is no folder, expected {self.name}"
+        others = _entries_beyond(folder, self.entries(content))
+        if others:
+            return f"holds {one_of(others)} besides {self.name}, which --force would remove"
+        return None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of anybody's, an empty one where there is none."""
+    try:
+        if path.is_file() and path.stat().st_size < _LARGEST:
+            content = json.loads(path.read_bytes())
+            return content if isinstance(content, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        pass
+    return {}
+
+
+def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
+    """Return the relative names of what is in a folder beyond what the patterns name, sorted."""
+    known = tuple(patterns)
+    below = {pattern.rpartition("/")[0] for pattern in known}
+    others = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        is_folder = path.is_dir() and not path.is_symlink()
+        is_known = any(
+            fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
+            for pattern in known
+        )
+        if not (is_known or (is_folder and name in below)):
+            others.append(name)
+    return others
+
+
+# A scheme has two letters or more: 'C:/' is a drive. A `Path` has lost one of the two slashes.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)?:(/|$)")
+
+
+def local_place(place: Path | str, option: str = "--out") -> Path:
+    """Return a place as a path of this machine; refuse URLs and what can't be a name."""
+    text = str(place)
+    if not text:
+        raise InputError(f"{option}: is empty; name a file or folder")
+    if _URL.match(text):
+        raise InputError(f"{option}: '{text}' is a URL; name a local file or folder")
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(f"{option}: '{text}' is not a name in UTF-8; choose another one")
+    return Path(place)
+
+
+def check_file(
+    place: Path | str,
+    force: bool = False,
+    *,
+    inputs: Iterable[Path | str | None] = (),
+    replaces: Callable[[Path], bool] | None = None,
+    option: str = "--out",
+    clean: bool = True,
+) -> None:
+    """Refuse a place for a file that is taken, unless it may be replaced.
+
+    `force` replaces a file, unless it is one of the `inputs` or in one; `replaces` returns whether
+    a file may be replaced without it, also in a folder that is read. `option` names the place in
+    errors. `clean` first removes what writers that were killed left beside the place.
+    """
+    if (taken := _taken(place, option, clean)) is None:
+        return
+    place = taken
+    mode = _mode(place)
+    if stat.S_ISDIR(mode):
+        raise OutputExistsError(f"{place}: is a folder, expected a file; choose another {option}")
+    if mode and not stat.S_ISREG(mode):
+        raise OutputExistsError(
+            f"{place}: is a device or pipe, expected a file; choose another {option}"
+        )
+    if replaces is not None and replaces(place):
+        return
+    for path in inputs:
+        if path is not None and _is_or_holds(Path(path), place):
+            raise InputError(f"{option}: {place} is an input of this command; give another place")
+    if not force:
+        raise OutputExistsError(
+            f"{place}: exists already; choose another {option}, or --force to replace it"
+        )
+
+
+def check_folder(
+    place: Path | str,
+    force: bool = False,
+    *,
+    kind: FolderKind | None = None,
+    inputs: Iterable[Path | str | None] = (),
+    option: str = "--out",
+    clean: bool = True,
+) -> None:
+    """Refuse a place for a folder that is taken, unless it may be replaced.
+
+    `force` replaces an empty folder or one of the `kind`, unless an input is in it; the other
+    arguments are those of `check_file`.
+    """
+    if (taken := _taken(place, option, clean)) is None:
+        return
+    place = taken
+    if not force or kind is None:
+        remedy = "" if kind is None else ", or --force to replace it"
+        raise OutputExistsError(f"{place}: exists already; choose another {option}{remedy}")
+    why = kind.foreign(place)
+    if why is not None:
+        raise OutputExistsError(f"{place}: {why}; choose another {option}")
+    for path in (Path(), *inputs):
+        if path is not None and _is_or_holds(place, Path(path)):
+            what = "the current folder" if path == Path() else str(path)
+            raise InputError(f"{place}: holds {what}, which this command needs; choose another")
+
+
+def _taken(place: Path | str, option: str, clean: bool) -> Path | None:
+    """Return the place where something is there; refuse one where nothing can be."""
+    place = local_place(place, option)
+    if clean:
+        remove_leftovers(place.parent)
+    if os.path.lexists(place):
+        return place
+    parent = next((p for p in place.absolute().parents if os.path.lexists(p)), Path("/"))
+    if not parent.is_dir():
+        raise OutputError(
+            f"{place}: can't be written ({parent} is a file, not a folder); check {option}"
+        )
+    return None
+
+
+def _mode(place: Path) -> int:
+    """Return the mode of the file or folder at a path, behind a link; 0 if there is none."""
+    try:
+        return place.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_or_holds(one: Path, other: Path) -> bool:
+    """Return whether two names are of one file, or the second of something in the first."""
+    try:
+        found = one.stat()
+        real = Path(os.path.realpath(other))
+        inside = (path.stat() for path in ((real, *real.parents) if one.is_dir() else (real,)))
+        return any(os.path.samestat(found, each) for each in inside)
+    except (OSError, ValueError):
+        return False
+
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+LONGEST_NAME = 150
+"""Characters of a path that the message of a missing file shows."""
+
+
+def shipped_folder(kind: str) -> Path:
+    """Return the folder of what ships with the package.
+
+    Parameters
+    ----------
+    kind : {"profiles", "scenarios"}
+        Folder of the repository.
+    """
+    checkout = _PACKAGE.parent / kind
+    if (_PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
+        return checkout
+    return _PACKAGE / "_shipped" / kind
+
+
+ShippedKind = Literal["scenario", "sweep", "limits"]
+_FOLDERS = {"scenario": "", "sweep": "sweeps", "limits": "limits"}
+
+
+def shipped(kind: ShippedKind) -> dict[str, Path]:
+    """Return the files that ship, by name.
+
+    Parameters
+    ----------
+    kind : {"scenario", "sweep", "limits"}
+        Scenarios, sweeps over them, or presets of limits.
+    """
+    folder = shipped_folder("scenarios") / _FOLDERS[kind]
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
+    """Return the file given by path or by shipped name; there must be one."""
+    have = shipped(kind)
+    path = Path(name_or_path)
+    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
+        return path
+    if str(name_or_path) in have:
+        return have[str(name_or_path)]
+    if os.path.isdir(path):  # noqa: PTH112
+        raise ScenarioError([f"{path}: is a folder, expected a {kind} file"])
+    name = str(name_or_path)
+    if len(name) > LONGEST_NAME:  # its end says more
+        name = f"...{name[3 - LONGEST_NAME :]}"
+    raise ScenarioError(
+        [
+            f"{name}: no such {kind} file or shipped {kind} (shipped: {one_of(have)})"
+            f"{did_you_mean(path.stem, have)}"
+        ]
+    )

@@ -1,0 +1,564 @@
+"""Base of all scenario models, strict about keys and types, and choices by name among them.
+
+A kind of a thing is a model that stands beside the code that it configures and says its own name in
+`kind`. A package of kinds is a folder with one file each, and what others register.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from importlib import import_module
+from inspect import isabstract
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from diploee.base.clock import fixed_zone
+from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
+from diploee.base.plain_data import allowed_keys, plain_problems
+
+PROBABILITY_TOLERANCE = 1e-6
+MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000
+MAX_SEED = 2**63 - 1
+"""Tables hold seeds as signed integers of 64 bits."""
+LONGEST_NAME = 200
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
+
+
+class Model(Brief, BaseModel):
+    """A part of a scenario. Every key has a description; unknown keys are refused."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False
+    )
+
+    def given_otherwise(self) -> Collection[str]:
+        """Return keys that another key stands in for, so that nothing is assumed of them."""
+        return ()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_other_types(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what pydantic would convert: ``"5"`` and ``true`` to numbers, ``"5"`` to a date.
+
+        Its strict mode is no help: it also refuses lists as tuples and text as dates.
+        """
+        field = cls.model_fields[info.field_name or ""]
+        kinds = _unchecked(_kinds(field.annotation), field.metadata)
+        if isinstance(value, bool | str) and (allowed := _only_numbers(kinds)):
+            raise ValueError(f"must be {allowed}, found {shown(value)}")
+        if kinds == {datetime} and isinstance(value, str) and not _ISO_DATE.fullmatch(value):
+            raise ValueError(f"must be an ISO date such as 2018-01-01, found {shown(value)}")
+        if isinstance(value, dict | list | tuple) and _only_numbers(_item_kinds(kinds)):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                if isinstance(item, bool | str):
+                    raise ValueError(f"'{key}' must be a number, found {shown(item)}")
+        return value
+
+
+M = TypeVar("M", bound=Model)
+
+
+def documented(model: type[M]) -> type[M]:
+    """Add the fields, as their descriptions tell them, to a model's docstring."""
+    known = model.model_fields.items()
+    fields = [f"{name}\n    {field.description}" for name, field in known]
+    section = "\n".join(["Parameters", "----------", *fields, ""])
+    summary, mark, rest = (inspect.getdoc(model) or "").partition("Raises\n------")
+    model.__doc__ = f"{summary.rstrip()}\n\n{section}\n{mark}{rest}".rstrip()
+    return model
+
+
+class Choices(Model):
+    """Options of a function or a command; what is wrong with them is an `InputError`."""
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            problems = plain_problems(error, type(self), values)
+            words = (f"{'.'.join(map(str, at))}: {p}" for at, p in problems)
+            raise InputError("; ".join(words)) from error
+
+
+def _printable(text: str) -> str:
+    """Refuse names that would end a line, hide or reverse text wherever they are written."""
+    if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME:
+        raise ValueError(
+            f"must be a name of 1 to {LONGEST_NAME} characters, none of them a control character, "
+            f"found {shown(text)}"
+        )
+    return text
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+InnerShare = Annotated[float, Field(gt=0, lt=1)]
+"""Parts of a whole: from none to all, above none, and between both."""
+Name = Annotated[str, AfterValidator(_printable)]
+"""A name that files, scripts and column heads carry."""
+
+
+def _check_utc_offset(text: str) -> str:
+    fixed_zone(text)
+    return text
+
+
+UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
+"""A fixed offset from UTC, such as ``-07:00``."""
+
+
+class _Scales:
+    """The mark itself."""
+
+
+SCALES = _Scales()
+"""Marks a field, in its annotation, that grows with the size of a site: nodes, rates, ratings."""
+
+
+def default(value: Any, description: str, **limits: Any) -> Any:
+    """Declare a key by the value that it has where it is left out."""
+    return Field(default=value, description=description, **limits)
+
+
+def unset(description: str, **limits: Any) -> Any:
+    """Declare a key that may be left out, and is None then."""
+    return default(None, description, **limits)
+
+
+def optional(description: str, **limits: Any) -> Any:
+    """Declare a key that later versions added: absent from dumps and hashes where not given."""
+    return unset(description, exclude_if=lambda value: value is None, **limits)
+
+
+def uncertain(
+    default: float | None,
+    text: str,
+    within: tuple[float, float],
+    source: str = "",
+    *,
+    basis: str = "assumed",
+    per_rating: bool = False,
+    **limits: Any,
+) -> Any:
+    """Declare a number with its default and the range that the true value lies in.
+
+    Parameters
+    ----------
+    default : float, optional
+        None where another key or rule gives it; the key is then absent from dumps and hashes.
+    text : str
+        Its description; the marks of default and range are added.
+    within : tuple of float
+        Both ends of the range, in the unit of the key.
+    source : str
+        Where the range was seen, in words that follow it; assumed where empty.
+    basis : str
+        Of the default; empty where the range's source gives it too.
+    per_rating : bool
+        The range is in multiples of the nodes' power at their ratings [MW].
+    **limits : object
+        Allowed values, as `pydantic.Field` takes them.
+    """
+    of = "times the nodes' power at their ratings" if per_rating else source
+    marks = [f"default {basis}"] * bool(basis)
+    ends = " to ".join(f"{end:g}" for end in within)
+    marks += [f"range{'' if source else ' assumed,'} {ends} {of}".rstrip()]
+    said = "; ".join(marks)
+    description = f"{text}. {said[:1].upper()}{said[1:]}."
+    extra: Any = {"range": list(within), **({"per_rating": True} if per_rating else {})}
+    if default is None:
+        return optional(description, json_schema_extra=extra, **limits)
+    return Field(default=default, description=description, json_schema_extra=extra, **limits)
+
+
+def named_preset(name: Any, presets: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a preset by its name."""
+    if name not in presets:
+        raise ValueError(
+            f"unknown preset {shown(name)} (have: {one_of(presets)})"
+            f"{did_you_mean(str(name), presets)}"
+        )
+    return presets[name]
+
+
+def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
+    """Yield the keys within a part of a scenario that take a value which their text calls assumed.
+
+    They are left as they are, or name one of several sets of such values.
+    """
+    for key, inner, owner, name in parts_of(value, at):
+        field = type(owner).model_fields[name] if owner else None
+        chosen = field and (inner is None or inner == field.default or isinstance(inner, str))
+        if owner and field and chosen and "assumed" in (field.description or ""):
+            yield from () if name in owner.given_otherwise() else (key,)
+        else:
+            yield from assumed_keys(inner, key)
+
+
+def ranges(value: Any, at: str, rating: float) -> Iterator[tuple[str, tuple[float, float], bool]]:
+    """Yield key and range of each `uncertain` number that has its default, and if it was given.
+
+    Ranges per rating are of the rating given.
+    """
+    for key, inner, owner, name in parts_of(value, at):
+        field = type(owner).model_fields[name] if owner else None
+        extra: Any = field.json_schema_extra if field else None
+        if not owner or not field or not extra or "range" not in extra:
+            yield from ranges(inner, key, rating)
+        elif inner == field.default and name not in owner.given_otherwise():
+            of = rating if "per_rating" in extra else 1.0
+            low, high = extra["range"]
+            yield key, (float(low * of), float(high * of)), name in owner.model_fields_set
+
+
+def parts_of(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]]:
+    """Yield key and value of what lies directly within a value; of a model it and the name."""
+    match value:
+        case Model():
+            for name in type(value).model_fields:
+                yield f"{at}.{name}", getattr(value, name), value, name
+        case Mapping():
+            yield from ((f"{at}.{name}", inner, None, "") for name, inner in value.items())
+        case list() | tuple():
+            yield from ((f"{at}.{index}", inner, None, "") for index, inner in enumerate(value))
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """Return the plain types that an annotation allows besides None."""
+    arguments = get_args(annotation)
+    if not arguments:
+        return {annotation} - {NoneType}
+    if hasattr(annotation, "__metadata__"):
+        return _unchecked(_kinds(arguments[0]), annotation.__metadata__)
+    if get_origin(annotation) not in (Union, UnionType):  # a list, a mapping, a literal
+        return {annotation}
+    return set[Any]().union(*map(_kinds, arguments))
+
+
+def _unchecked(kinds: set[Any], metadata: Iterable[Any]) -> set[Any]:
+    """Return the types that no validator of the field's own looks at first."""
+    own = any(isinstance(check, BeforeValidator) for check in metadata)
+    return kinds & {datetime} if own else kinds
+
+
+def _only_numbers(kinds: set[Any]) -> str:
+    """Return what stands for a number where that is neither text nor a truth value, else ""."""
+    others = kinds - {int, float}
+    if others == kinds or not all(get_origin(kind) in (list, tuple) for kind in others):
+        return ""
+    return "a number or a list" if others else "a number"
+
+
+def _item_kinds(kinds: set[Any]) -> set[Any]:
+    """Return the plain types of the values of mappings and lists; none where there are none."""
+    inner = [get_args(kind) for kind in kinds if get_origin(kind) in (dict, list, tuple)]
+    items = [args[1] if len(args) == 2 and args[1] is not ... else args[0] for args in inner]
+    return set[Any]().union(*map(_kinds, items))
+
+
+def check_probabilities(probabilities: Iterable[float], of_what: str) -> None:
+    """Raise `ValueError` unless the probabilities sum to 1 (within 1e-6)."""
+    total = sum(probabilities)
+    if abs(total - 1) > PROBABILITY_TOLERANCE:
+        raise ValueError(f"the probabilities of the {of_what} must sum to 1, found {total:.6g}")
+
+
+class Kind(Model):
+    """Base of the specs: what a scenario says of one thing."""
+
+    kind: str
+
+    def open(self, *_: Any, **__: Any) -> Any:
+        """Return what the spec stands for; each kind says how."""
+        raise InputError(
+            f"kind '{self.kind}': {type(self).__name__} has no method open, which returns what it "
+            "stands for"
+        )
+
+    @model_serializer(mode="wrap")
+    def _by_name(self, handler: SerializerFunctionWrapHandler) -> Any:
+        """Write a kind without keys of its own by its name, as users do."""
+        dumped = handler(self)
+        return self.kind if set(dumped) == {"kind"} else dumped
+
+
+class StatefulKind(Kind):
+    """A kind that is itself what it stands for: a copy of the spec, opened, with its own state."""
+
+    def open(self, setting: Any) -> Any:
+        """Return a new one for a setting."""
+        opened = self.model_copy()
+        opened._start(setting)
+        return opened
+
+    def _start(self, setting: Any) -> None:
+        """Make ready what is learnt and drawn."""
+
+
+def _imported(path: str) -> str:
+    """Return an import path of something that can be called; refuse all others."""
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name) if module and name else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"can't import '{path}' ({error}); set PYTHONPATH to its folder") from None
+    if not callable(found):
+        raise ValueError(
+            f"expected 'module:Class', found {shown(path)}; name a class that takes a setting and "
+            "the keys beside it"
+        )
+    return path
+
+
+class OwnKind(Model):
+    """Makes a kind of what the user names by import path; other keys are arguments of it."""
+
+    kind: Literal["path"] = default("path", "One of your own, by import path.")
+    path: Annotated[str, AfterValidator(_imported)] = Field(
+        description="Import path, module:Class, of what is made from a setting and the other keys."
+    )
+
+    def open(self, setting: Any) -> Any:
+        """Return a new one."""
+        module, _, name = self.path.partition(":")
+        return getattr(import_module(module), name)(setting, **(self.model_extra or {}))
+
+
+T = TypeVar("T", bound=Model)
+
+
+class Kinds(Generic[T]):
+    """The kinds that one key of the scenario may name.
+
+    `what` they are is for messages; `home` is the module that declares them, or a package with
+    modules, such as ``diploee.facility``; `key` says which one, or is an attribute of its class.
+    """
+
+    def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
+        self.what, self._base, self._home, self._key = what, base, home, key
+        self._added: dict[str, type[T]] = {}
+
+    @cached_property
+    def _own(self) -> dict[str, type[T]]:
+        home = import_module(self._home)
+        within = pkgutil.iter_modules(getattr(home, "__path__", ()), f"{self._home}.")
+        modules = [home, *(import_module(module.name) for module in within)]
+        return {
+            self._name_of(value): value
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, self._base)
+            and value is not self._base
+            and not isabstract(value)
+            and value.__module__ == module.__name__
+        }
+
+    def register(self, spec: type[T]) -> type[T]:
+        """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        if not (isinstance(spec, type) and issubclass(spec, self._base)):
+            raise InputError(
+                f"{self.what} kinds are derived from {self._base.__name__}, found {shown(spec)}"
+            )
+        name = self._name_of(spec)
+        if isabstract(spec):
+            lacking = one_of(sorted(spec.__abstractmethods__))
+            raise InputError(
+                f"{self.what} kind '{name}': {spec.__name__} has no {lacking}; give it all of these"
+            )
+        if self.by_name.get(name, spec) is not spec:
+            raise InputError(
+                f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}; give "
+                f"{spec.__name__} another"
+            )
+        self._added[name] = spec
+        return spec
+
+    def _name_of(self, spec: type[T]) -> str:
+        field = spec.model_fields.get(self._key)
+        name = field.default if field else getattr(spec, self._key, None)
+        if not isinstance(name, str):
+            raise InputError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
+        return name
+
+    @property
+    def by_name(self) -> dict[str, type[T]]:
+        """The specs by name."""
+        return self._own | self._added
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def read(self, value: Any) -> T:
+        """Return the spec that plain data ask for; a name alone takes every default."""
+        if isinstance(value, self._base):
+            return value
+        key = self._key
+        data = {key: value} if isinstance(value, str) else value
+        if isinstance(data, dict) and key not in data and "path" in data and "path" in self.by_name:
+            data = {key: "path", **data}  # an import path says of itself what it is
+        name = data.get(key) if isinstance(data, dict) else None
+        if not isinstance(name, str):
+            raise ValueError(
+                f"must be a name or a group of keys with '{key}: ...' (have: {one_of(self)}), "
+                f"found {shown(value)}"
+            )
+        if name not in self.by_name:
+            raise ValueError(
+                f"unknown {self.what} '{name}' (have: {one_of(self)}){did_you_mean(name, self)}"
+            )
+        spec = self.by_name[name]
+        if isinstance(value, str) and (needed := _needed(spec)):
+            raise ValueError(
+                f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: {name}' and these"
+            )
+        try:
+            return spec.model_validate(data)
+        except ValidationError as error:
+            raise _with_keys(error, spec) from None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """As metadata of an annotation: read what is given there as one of the kinds."""
+        return core_schema.no_info_before_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self,
+        schema: CoreSchema,
+        handler: GetJsonSchemaHandler,
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of all kinds."""
+        by_name = self.by_name
+        keyed = [spec for spec in by_name.values() if len(spec.model_fields) > 1]
+        found = [handler(spec.__pydantic_core_schema__) for spec in keyed]
+        for group in map(handler.resolve_ref_schema, found):
+            group["required"] = sorted({self._key, *group.get("required", ())})
+        if others := [name for name, spec in by_name.items() if spec not in keyed]:
+            kind = {self._key: {"enum": others}}
+            found.insert(0, {"type": "object", "properties": kind, "additionalProperties": False})
+        if plain := [name for name, spec in by_name.items() if not _needed(spec)]:
+            found.insert(0, {"type": "string", "enum": plain})
+        return {"anyOf": found}
+
+
+def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
+    """Return an error with the kind's keys, which the annotation of its place doesn't tell."""
+    details: list[InitErrorDetails] = []
+    for detail in error.errors(include_url=False):
+        keys = allowed_keys(spec, detail["loc"][:-1])
+        known = {"allowed": list(keys)} if keys else {}
+        context = {**detail.get("ctx", {}), **known}
+        kind = PydanticCustomError(detail["type"], detail["msg"], context)
+        details.append({"type": kind, "loc": detail["loc"], "input": detail["input"]})
+    return ValidationError.from_exception_data(spec.__name__, details)
+
+
+def _needed(spec: type[Model]) -> list[str]:
+    """Return the keys that a spec has no default for."""
+    return [key for key, field in spec.model_fields.items() if field.is_required()]
+
+
+class Named(Protocol):
+    """An object with a name."""
+
+    @property
+    def name(self) -> str:
+        """As users write it, such as ``"swf"``."""
+        ...
+
+
+F = TypeVar("F", bound=Named)
+
+
+class Registry(Mapping[str, F]):
+    """Formats, or another `noun`, by name; `what` they are formats of stands in errors."""
+
+    def __init__(self, what: str, formats: Iterable[F] = (), noun: str = "format") -> None:
+        self._what, self._noun = what, noun
+        self._formats = {known.name: known for known in formats}
+
+    def __getitem__(self, name: str) -> F:
+        return self._formats[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._formats)
+
+    def __len__(self) -> int:
+        return len(self._formats)
+
+    def register(self, known: F) -> None:
+        """Add a format, which is tried before those that there are."""
+        if isinstance(known, type) or not isinstance(getattr(known, "name", None), str):
+            raise InputError(
+                f"{self._what} {self._noun}s are objects with a name, found {shown(known)}"
+            )
+        if known.name in self._formats:
+            raise InputError(
+                f"{self._what} {self._noun} '{known.name}' is known already; rename it"
+            )
+        self._formats = {known.name: known, **self._formats}
+
+    def named(self, where: object, name: str, remedy: str = "") -> F:
+        """Return the format of a name; an error ends with the remedy."""
+        if name not in self._formats:
+            raise InputError(
+                f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected one of "
+                f"{one_of(self)}{did_you_mean(str(name), self)}{remedy}"
+            )
+        return self._formats[name]
+
+
+class NameIn:
+    """As metadata of an annotation of text: a name of a registry, whose module is opened for it."""
+
+    def __init__(self, home: str, registry: str) -> None:
+        self._home, self._registry = home, registry
+
+    def _names(self) -> Registry[Any]:
+        found: Registry[Any] = getattr(import_module(self._home), self._registry)
+        return found
+
+    def _check(self, name: str) -> str:
+        known = self._names()
+        if name not in known:
+            raise ValueError(
+                f"must be {one_of(known)}, found {shown(name)}{did_you_mean(name, known)}"
+            )
+        return name
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return the check that a text is one of the names."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self,
+        schema: CoreSchema,  # the names are all that there is to say
+        handler: GetJsonSchemaHandler,
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of the names."""
+        return {"type": "string", "enum": list(self._names())}

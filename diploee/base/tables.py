@@ -1,0 +1,261 @@
+"""Tables: dataclasses of equally long NumPy columns, and Parquet files, opened with a check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.base.errors import Brief, InputError, did_you_mean, one_line, one_of
+from diploee.base.files import check_is_file
+from diploee.base.units import LARGEST_NUMBER
+
+
+def arrow_numbers(
+    values: npt.NDArray[Any],
+    kind: pa.DataType | None = None,
+    missing: npt.NDArray[np.bool_] | None = None,
+) -> pa.Array:
+    """Return numbers or truth values as an Arrow array, numbers without a copy."""
+    content = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    buffers = [None if missing is None else pa.py_buffer(_bits(~missing)), pa.py_buffer(content)]
+    return pa.Array.from_buffers(kind or pa.from_numpy_dtype(values.dtype), values.size, buffers)
+
+
+def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    return np.packbits(values, bitorder="little")
+
+
+def arrow_texts(texts: Sequence[str]) -> pa.Array:
+    """Return texts as an Arrow array."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(
+        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
+    )
+
+
+def as_numpy(
+    column: pa.ChunkedArray, dtype: npt.DTypeLike, null: float | None = None
+) -> npt.NDArray[Any]:
+    """Return a column of numbers or truth values as NumPy array; nulls as `null`, else NaN."""
+    if not column.null_count and not pa.types.is_boolean(column.type):
+        return np.from_dlpack(column.combine_chunks()).astype(dtype, copy=False)
+    filled = column if null is None else column.fill_null(null)
+    values: npt.NDArray[Any] = filled.to_numpy().astype(dtype)
+    return values
+
+
+Int8Array = npt.NDArray[np.int8]
+Int16Array = npt.NDArray[np.int16]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+T = TypeVar("T", bound="Table")
+
+
+def column(dtype: str, default: float | None = None) -> Any:
+    """Declare a table column of the given NumPy type; one with a default may be left out."""
+    metadata = {"dtype": np.dtype(dtype), "default": default}
+    return field(metadata=metadata) if default is None else field(default=None, metadata=metadata)
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Brief):
+    """Base of all tables. Subclasses declare their columns with `column`."""
+
+    def __post_init__(self) -> None:
+        n_rows = -1
+        for name, dtype in self._dtypes():
+            if getattr(self, name) is None:  # a column with a default, which others precede
+                default = self.__dataclass_fields__[name].metadata["default"]
+                object.__setattr__(self, name, np.full(n_rows, default, dtype))
+            values = np.ascontiguousarray(getattr(self, name), dtype=dtype)
+            if values.ndim != 1 or n_rows not in (-1, values.size):
+                raise ValueError(
+                    f"{type(self).__name__}.{name}: shape {values.shape}, expected ({n_rows},)"
+                )
+            n_rows = values.size
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    @cache  # a run makes thousands of small tables
+    def _dtypes(cls) -> tuple[tuple[str, np.dtype[Any]], ...]:
+        kinds = ((found.name, found.metadata.get("dtype")) for found in fields(cls))
+        return tuple((name, dtype) for name, dtype in kinds if dtype is not None)
+
+    def __len__(self) -> int:
+        (first, _), *_ = self._dtypes()
+        return int(getattr(self, first).size)
+
+    def take(self, rows: npt.NDArray[Any] | slice) -> Self:
+        """Return the rows of a boolean mask, an index array or a slice."""
+        return type(self)(**{name: getattr(self, name)[rows] for name, _ in self._dtypes()})
+
+    def columns(self, *names: str) -> tuple[npt.NDArray[Any], ...]:
+        """Return some columns."""
+        return tuple(getattr(self, name) for name in names)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the columns as an Arrow table."""
+        return pa.table({name: arrow_numbers(getattr(self, name)) for name, _ in self._dtypes()})
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a table without rows."""
+        return cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes()})
+
+
+def repeated(count: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return each row as often as its count says, and how often it came before."""
+    row = np.repeat(np.arange(count.size), count)
+    return row, np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+
+
+def concat(tables: Sequence[T]) -> T:
+    """Concatenate tables of one type row-wise."""
+    if not tables:
+        raise ValueError("concat needs at least one table")
+    filled = [table for table in tables if len(table)]
+    if len(filled) < 2:
+        return filled[0] if filled else tables[0]  # nothing to copy
+    kind = type(tables[0])
+    return kind(
+        **{
+            name: np.concatenate([getattr(table, name) for table in filled])
+            for name, _ in kind._dtypes()
+        }
+    )
+
+
+Kind = Literal["number", "truth", "time", "text", "any"]
+"""Kind of a column: numbers, truth values, zone-aware stamps, text, or whatever it is."""
+
+MAX_SIZE = 1e15
+"""Largest size of a number that is read; sums and squares of it stay finite."""
+
+_DAMAGED = (OSError, pa.ArrowException, UnicodeDecodeError)
+
+
+@contextmanager
+def open_parquet(
+    path: Path,
+    columns: Mapping[str, Kind],
+    error: type[InputError] = InputError,
+    remedy: str = "was it written to its end?",
+) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file whose columns are as expected."""
+    where = one_line(str(path))
+    check_is_file(path, error)
+    try:
+        # A file may have many readers, and memory maps of files that change end the process.
+        with pq.ParquetFile(path, memory_map=False) as file:
+            _check_columns(file.schema_arrow, columns, where, error)
+            yield file
+    except _DAMAGED as problem:
+        first = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise error(f"{where}: can't be read ({first[:200]}); {remedy}") from problem
+
+
+def _check_columns(
+    schema: pa.Schema, columns: Mapping[str, Kind], where: str, error: type[InputError]
+) -> None:
+    names = schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise error(f"{where}: column '{twice}' is there twice")
+    for name, kind in columns.items():
+        if name not in names:
+            raise error(
+                f"{where}: column '{name}' is missing (found: {one_of(names)})"
+                f"{did_you_mean(name, names)}"
+            )
+        type_ = schema.field(name).type
+        if not _is(type_, kind):
+            raise error(f"{where}: column '{name}' is of type {type_}, expected {_WORDS[kind]}")
+
+
+_WORDS = {
+    "number": "numbers",
+    "truth": "truth values",
+    "time": "time stamps with a zone",
+    "text": "text",
+}
+
+
+def _is(type_: pa.DataType, kind: Kind) -> bool:
+    if kind == "number":
+        return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+    if kind == "time":
+        return bool(pa.types.is_timestamp(type_) and type_.tz is not None)
+    if kind == "any":
+        return True
+    if kind == "truth":
+        return bool(pa.types.is_boolean(type_))
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def numbers(
+    values: pa.Array | pa.ChunkedArray, where: str, first: int = 0, *, has_gaps: bool = False
+) -> Float64Array:
+    """Return a column of numbers as an array; what is missing as NaN where it may have gaps."""
+    column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    result: Float64Array = as_numpy(column, np.float64)
+    known = result[column.is_valid().to_numpy()] if has_gaps else result
+    # NaN is neither above nor below.
+    if known.size and not (known.min() >= -MAX_SIZE and known.max() <= MAX_SIZE):
+        row = int(np.argmin(np.abs(result) <= MAX_SIZE))
+        found = "missing" if not values[row].is_valid else f"{result[row]:g}"
+        raise InputError(
+            f"{where}: the value of row {first + row:,} is {found}, expected a number up to "
+            f"{MAX_SIZE:g}"
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between bounds."""
+
+    largest: float = LARGEST_NUMBER  # largest absolute value
+    # Smallest value; value that all are above
+    at_least: float = -np.inf
+    above: float = -np.inf
+
+    def holds(self, values: Float64Array) -> BoolArray:
+        """Return which values are allowed; NaN is not."""
+        allowed = (np.abs(values) <= self.largest) & (values >= self.at_least)
+        return np.asarray(allowed & (values > self.above), dtype=np.bool_)
+
+    @property
+    def noun(self) -> str:
+        """Allowed values in words, without their bounds."""
+        return "a number"
+
+    @property
+    def largest_text(self) -> str:
+        """The largest value as it is written."""
+        return f"{self.largest:g}"
+
+    def __str__(self) -> str:
+        words = self.noun
+        if self.above > -np.inf:
+            words += f" above {self.above:g}"
+        if self.at_least > -np.inf:
+            words += f" of {self.at_least:g} or more"
+        if self.largest < LARGEST_NUMBER:
+            words += f" up to {self.largest_text}"
+        return words

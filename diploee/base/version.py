@@ -1,0 +1,25 @@
+"""The version with what a development version is of."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+__version__ = "0.4.0.dev0"
+
+
+@cache
+def full_version(root: Path = Path(__file__).parents[2], version: str = __version__) -> str:
+    """Return the version; of a development version in a git checkout with its commit.
+
+    Changes that are not committed are marked, as in ``0.4.0.dev0+g1a2b3c4d5e.dirty``.
+    """
+    if ".dev" not in version or not (root / ".git").exists():
+        return version
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+    try:
+        found = subprocess.run(command, cwd=root, capture_output=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version}+g{found.stdout.decode().strip().replace('-', '.')}"

@@ -1,0 +1,160 @@
+"""Counts of jobs or requests over the steps of a span, in local time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from diploee.base.clock import Zone
+from diploee.base.errors import WorkloadError
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_MIN
+from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_of_year
+from diploee.loads.services.request_trace import RequestTrace
+
+MAX_SPAN_H = 40 * 366 * HOURS_PER_DAY
+"""Longest span of a fit [h]; where a log seems to span more, a stamp is wrong."""
+
+MONDAY_MS = 4 * MS_PER_DAY
+"""1970-01-05, a Monday [ms since 1970]: where a log that has no dates begins its clock."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Counts of each step of a span."""
+
+    step_ms: int  # length of a step [ms]
+    start_ms: Int64Array  # start of each step in local time [ms since 1970]
+    counts: Float64Array
+    # Hours of each step that the span covers; up to 2 of one that the wall clock shows twice
+    coverage: Float64Array
+
+    @property
+    def hour(self) -> Int64Array:
+        """Hours since 1970, rounded down."""
+        return self.start_ms // MS_PER_H
+
+    @property
+    def hour_of_week(self) -> Int64Array:
+        """0 on Monday at 00:00, to 167."""
+        return (self.hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
+
+    @property
+    def month(self) -> Int64Array:
+        """0 in January, to 11."""
+        return month_of_year(self.start_ms.astype("datetime64[ms]"))
+
+    @property
+    def first_hour(self) -> np.datetime64:
+        """The first hour, local time."""
+        return np.datetime64(int(self.hour[0]), "h")
+
+    @property
+    def covered_hours(self) -> float:
+        """Length of the span [h]."""
+        return float(self.coverage.sum())
+
+    def inner(self) -> Counts:
+        """Return all steps but the first and the last."""
+        inner = slice(1, -1)
+        covered = self.coverage[inner]
+        return Counts(self.step_ms, self.start_ms[inner], self.counts[inner], covered)
+
+    def hourly(self) -> Counts:
+        """Return the counts of clock hours."""
+        hours, of_step = np.unique(self.hour, return_inverse=True)
+        counts = sums(of_step.ravel(), self.counts)
+        coverage = np.bincount(of_step.ravel()) * self.step_ms / MS_PER_H
+        return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage)
+
+
+def count_hours(
+    local_ms: Int64Array,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    used: BoolArray | None = None,
+    zone: Zone | None = None,
+) -> tuple[Counts, BoolArray]:
+    """Count submissions per local clock hour, and return which of them the span holds.
+
+    The span begins and ends where the user says. Where it is not given, the log is taken to begin
+    half a mean distance of submissions before its first, and to end as much after its last, in the
+    same clock hours: n submissions then have n distances. Of a log that spans less than an hour
+    the clock hours are taken as covered, as it does not tell a rate.
+    """
+    if local_ms.size == 0:
+        raise WorkloadError("the log has no jobs to fit")
+    shortest, longest = int(local_ms.min()), int(local_ms.max())
+    if start is not None and end is not None and local_moment_ms(start) >= local_moment_ms(end):
+        raise WorkloadError(
+            f"no job lies from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}; "
+            "give a later end (--from, --to)"
+        )
+    half_ms = (longest - shortest) // (2 * max(local_ms.size - 1, 1))
+    if longest - shortest < MS_PER_H:
+        half_ms = MS_PER_H
+    first_ms = max(shortest // MS_PER_H * MS_PER_H, shortest - half_ms)
+    last_ms = min((longest // MS_PER_H + 1) * MS_PER_H, longest + 1 + half_ms)
+    first_ms = first_ms if start is None else local_moment_ms(start)
+    last_ms = max(first_ms, last_ms if end is None else local_moment_ms(end))
+    inside: BoolArray = (local_ms >= first_ms) & (local_ms < last_ms)
+    if used is not None:
+        inside &= used
+    if not inside.any():
+        raise WorkloadError(
+            f"no job to fit is submitted from {_shown(first_ms)} to {_shown(last_ms)}, local time; "
+            f"the log's submissions reach from {_shown(shortest)} to {_shown(longest)}; change the "
+            "span (--from, --to)"
+        )
+    first, last = first_ms // MS_PER_H, -(-last_ms // MS_PER_H)
+    if last - first > MAX_SPAN_H:
+        raise WorkloadError(
+            f"the submissions reach from {_shown(shortest)} to {_shown(longest)}, expected 40 "
+            "years at most; correct the wrong stamps, or trim the span (--from, --to)"
+        )
+    hours = np.arange(first, last)
+    counts = sums(local_ms[inside] // MS_PER_H - first, None, hours.size)
+    coverage = np.ones(hours.size)
+    if zone is not None and zone.name:  # how often its wall clock, which is changed, shows each
+        quarters = np.arange((first - HOURS_PER_DAY) * 4, (last + HOURS_PER_DAY) * 4)
+        shown = zone.local_ms(quarters * (MS_PER_H // 4)) // MS_PER_H - first
+        shown = shown[(shown >= 0) & (shown < hours.size)]
+        coverage = np.bincount(shown, minlength=hours.size) / 4
+    coverage[:1] -= 1 - (first + 1 - first_ms / MS_PER_H)  # parts of the first and last hour
+    coverage[-1:] -= 1 - (last_ms / MS_PER_H - (last - 1))
+    return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage), inside
+
+
+def steps_of(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
+    """Return the requests of all steps of a trace; one without dates begins on `MONDAY_MS`."""
+    shift_ms = trace.zone.offset_min(trace.origin_ms) * MS_PER_MIN
+    if trace.is_relative:
+        shift_ms = MONDAY_MS + round(zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H)
+    first_ms = trace.origin_ms + shift_ms
+    if MS_PER_H % trace.step_ms or first_ms % trace.step_ms:
+        raise WorkloadError(
+            f"{trace.source}: steps of {trace.step_ms / 1000:g} s, expected steps that divide "
+            "the hour of local time; read the trace with step_s = 60"
+        )
+    counts = trace.requests_of()
+    start_ms = first_ms + np.arange(counts.size, dtype=np.int64) * trace.step_ms
+    if trace.zone.name and not trace.is_relative:
+        start_ms = trace.zone.local_ms(start_ms - shift_ms)
+    coverage = np.full(counts.size, trace.step_ms / MS_PER_H)
+    return Counts(trace.step_ms, start_ms, counts, coverage)
+
+
+def sums(index: Int64Array, values: Float64Array | None, size: int = 0) -> Float64Array:
+    """Return the sum of the values, or their number, at each index."""
+    return np.asarray(np.bincount(index, values, size), dtype=np.float64)
+
+
+def local_moment_ms(moment: datetime) -> int:
+    """Return a moment of local time [ms since 1970]."""
+    return int(np.datetime64(moment, "ms").astype(np.int64))
+
+
+def _shown(local_ms: int) -> str:
+    return str(np.datetime64(local_ms, "ms").astype("datetime64[m]")).replace("T", " ")

@@ -1,0 +1,290 @@
+"""The classes of a scenario as a log has them: shares, durations, and jobs that come together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special, stats
+
+from diploee.base.errors import Brief
+from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, SLOTS_PER_GPU
+from diploee.fits.jobs.classes import JobGroups
+from diploee.fits.jobs.durations import DurationFit, fit_durations, ks_distance
+from diploee.fits.limits import closed_shares, share_limits
+from diploee.loads.jobs.job_log import JobRecords
+from diploee.scenario.durations import MAX_DURATION_S
+from diploee.scenario.job_streams import JobArrays
+
+MIN_JOBS_FOR_DURATIONS = 100
+"""Jobs that a table of durations needs; classes of fewer share one with those next to them."""
+
+LEAST_SCALE = 5e-4
+"""Distance from 1 from which a table is scaled to keep node time."""
+
+GAP_MS = MS_PER_S
+USER_GAP_MS = MS_PER_MIN
+"""Jobs alike, or those of one user where the log tells them, that follow each other no later were
+submitted together (ASSUMPTION [J]: a loop of a script submits a job in some seconds, at times in
+more)."""
+
+MOST_SPAN_MS = MS_PER_H
+"""Jobs of longer loops come in several arrays: those of a scenario come at one instant."""
+
+LEAST_SHARE = 0.02
+OVER_CHANCE = 4
+"""A class has arrays where they hold this share of its jobs, and as many times what chance does."""
+
+EXACT_SIZES = 8
+SIZE_STEP = 1.25
+"""Sizes up to the first are counted one by one, larger ones by steps of this ratio."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeCountFit:
+    """Shares of the node counts among the jobs, as logged, with limits; parts where allocated."""
+
+    n_nodes: Int64Array | Float64Array
+    share: Float64Array
+    low: Float64Array
+    high: Float64Array
+
+
+@dataclass(frozen=True)
+class ClassFit(Brief):
+    """A class of jobs: what a scenario's class takes, with limits and durations."""
+
+    workload: str  # workload of the profiles
+    n_nodes: int  # nodes of a job
+    n_gpus: float | None  # GPUs of a job on a part of a node, where the pool allocates those
+    profile_n_nodes: int  # nodes of the profiles that it takes its power from
+    n_jobs: int  # jobs of the log in the class
+    # Share of the jobs, with limits
+    probability: float
+    low: float
+    high: float
+    arrays: JobArrays | None  # jobs that come together
+    # How long the jobs outside of arrays run, such that the class keeps its node time; None where
+    # they are to run as long as their profiles
+    duration: DurationFit | None
+    # The class has too few jobs for a table of its own: it shares that of classes of nearby width,
+    # scaled such that they keep their node time together
+    shares_durations: bool
+
+    @property
+    def name(self) -> str:
+        """The class's name, as `JobClass.name`."""
+        width = self.n_nodes if self.n_gpus is None else f"{self.n_gpus:g}gpu"
+        return f"{self.workload}/{width}"
+
+    @property
+    def model_mean_s(self) -> float | None:
+        """Mean duration of the jobs that the model draws, those of arrays included [s]."""
+        if self.duration is None:
+            return None
+        mean_s = self.duration.model_mean_s
+        if self.arrays is not None and self.arrays.duration is not None:
+            mean_s += self.arrays.job_share * (self.arrays.duration.mean_s() - mean_s)
+        return mean_s
+
+
+def fit_classes(
+    jobs: JobRecords,
+    class_of: Int16Array,
+    array: Int64Array,
+    day: Int64Array,
+    groups: JobGroups,
+    draws_durations: bool,
+    confidence: float,
+    slots: int,
+) -> tuple[ClassFit, ...]:
+    """Fit shares and durations of the classes that occur, whose nodes are counted in slots."""
+    # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
+    widths = np.array(groups.n_nodes)[class_of]
+    duration_s = np.minimum(
+        jobs.duration_ms / MS_PER_S * (jobs.n_nodes / widths), float(MAX_DURATION_S)
+    )
+    share, low, high = share_limits(class_of.astype(np.int64), day, len(groups), confidence)
+    together = in_arrays(array)
+    n_jobs = np.bincount(class_of, minlength=len(groups))
+    n_alone = np.bincount(class_of[~together], minlength=len(groups))
+    # Classes whose jobs all come in arrays have those in place of single ones.
+    single = ~together | (n_alone == 0)[class_of]
+    n_single = np.bincount(class_of[single], minlength=len(groups))
+    rows = np.flatnonzero(single)
+    of_class = np.split(rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1])
+    tables: dict[tuple[int, ...], DurationFit] = {}
+    means: dict[int, float] = {}
+    found = []
+    for number, (together_with, members) in _tables(groups, n_single).items():
+        own_s, fit = duration_s[of_class[number]], None
+        if draws_durations:
+            if members not in tables:
+                rows = np.concatenate([of_class[member] for member in members])
+                tables[members] = fit_durations(duration_s[rows])
+            if number not in means:
+                own = [duration_s[of_class[member]] for member in together_with]
+                wide = np.array([groups.n_nodes[member] for member in together_with])
+                means |= dict(zip(together_with, _drawn_together(own, wide), strict=True))
+            fit = _scaled_to(own_s, tables[members], means[number])
+        rows = np.flatnonzero(together & (class_of == number))
+        of_arrays = None
+        if rows.size:
+            alike = None
+            if draws_durations and rows.size < n_jobs[number]:
+                alike = _scaled_to(duration_s[rows], fit_durations(duration_s[rows])).model
+            of_arrays = JobArrays(
+                job_share=float(f"{rows.size / n_jobs[number]:.6g}"),
+                sizes=size_shares(array[rows]),
+                duration=alike,
+                run_time_correlation=round(run_time_correlation(duration_s[rows], array[rows]), 3),
+            )
+        width = groups.n_nodes[number]
+        found.append(
+            ClassFit(
+                workload=groups.workload[number],
+                n_nodes=-(-width // slots),
+                n_gpus=width / SLOTS_PER_GPU if width < slots else None,
+                profile_n_nodes=groups.profile_n_nodes[number],
+                n_jobs=int(n_jobs[number]),
+                probability=float(share[number]),
+                low=float(low[number]),
+                high=float(high[number]),
+                arrays=of_arrays,
+                duration=fit,
+                shares_durations=fit is not None and members != (number,),
+            )
+        )
+    return tuple(found)
+
+
+def _drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> list[float]:
+    """Return means of classes of few jobs, drawn towards each other as far as they are noise.
+
+    The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part
+    t**2 / (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2 within
+    classes and t**2 between them. Their node time is that of their jobs.
+    """
+    n = np.array([x.size for x in duration_s])
+    mean = np.array([x.mean() for x in duration_s])
+    common, n_jobs = np.average(mean, weights=n), n.sum()
+    squares = n @ np.array([x.var() for x in duration_s])
+    within = squares / max(n_jobs - n.size, 1)
+    between = n @ (mean - common) ** 2 - (n.size - 1) * within
+    between = max(0.0, between / max(n_jobs - (n**2).sum() / n_jobs, 1e-9))
+    drawn = common + between / np.maximum(between + within / n, 1e-300) * (mean - common)
+    weight = n * n_nodes
+    means: list[float] = (drawn * (weight @ mean / (weight @ drawn))).tolist()
+    return means
+
+
+def _scaled_to(own_s: Float64Array, table: DurationFit, mean_s: float | None = None) -> DurationFit:
+    """Return a table of durations scaled to a mean, by default that of the jobs it is held to."""
+    own_mean_s = float(own_s.mean())
+    scale = float(f"{(mean_s or own_mean_s) / table.model_mean_s:.6g}")
+    model = table.model
+    if abs(scale - 1) > LEAST_SCALE:
+        model = model.model_copy(update={"scale": scale})
+    return replace(
+        table,
+        model=model,
+        mean_s=own_mean_s,
+        model_mean_s=model.mean_s(),
+        ks_distance=ks_distance(own_s, model),
+    )
+
+
+def _tables(
+    groups: JobGroups, n_jobs: Int64Array
+) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return for each class that occurs whose node time it keeps, and whose jobs make its table.
+
+    A class of enough jobs has its own. Others join those of the next widths of their workload until
+    they are enough; what is left over takes the table next to it.
+    """
+    tables: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for workload in dict.fromkeys(groups.workload):
+        runs: list[list[int]] = [[]]
+        for number in np.flatnonzero(n_jobs > 0).tolist():
+            if groups.workload[number] != workload:
+                continue
+            alone = n_jobs[number] >= MIN_JOBS_FOR_DURATIONS
+            if alone or n_jobs[runs[-1]].sum() >= MIN_JOBS_FOR_DURATIONS:
+                runs.append([])
+            runs[-1].append(number)
+        runs = [run for run in runs if run]
+        enough = [n_jobs[run].sum() >= MIN_JOBS_FOR_DURATIONS for run in runs]
+        for k, run in enumerate(runs):
+            near = k if enough[k] or len(runs) == 1 else k - 1 if k else 1
+            tables |= dict.fromkeys(run, (tuple(run), tuple(runs[near])))
+    return tables
+
+
+def fit_node_counts(
+    jobs: JobRecords, day: Int64Array, confidence: float, slots: int = 1
+) -> NodeCountFit:
+    """Return the shares of the node counts among jobs; `day` and limits as in `fit_classes`."""
+    n_nodes, kind = np.unique(jobs.n_nodes.astype(np.int64), return_inverse=True)
+    limits = share_limits(kind, day, n_nodes.size, confidence)
+    return NodeCountFit(n_nodes if slots == 1 else n_nodes / slots, *limits)
+
+
+def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
+    """Tell which jobs were submitted together.
+
+    Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most, `USER_GAP_MS`
+    where users are known; of one stamp, where all stamps are whole minutes. Where chance would
+    bring nearly as many together, none are.
+    """
+    own = np.arange(len(jobs))
+    gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS
+    by_chance_ms = 2 * gap_ms
+    if not (jobs.submit_ms % MS_PER_MIN).any():
+        gap_ms, by_chance_ms = 0, MS_PER_MIN
+    keys = (jobs.n_nodes, jobs.user_id, jobs.type_id, class_of)
+    order = np.lexsort((own, jobs.submit_ms, *keys))
+    other = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    kind = np.append(0, np.cumsum(other))
+    begins = np.append(True, other | (np.diff(jobs.submit_ms[order]) > gap_ms))
+    into_ms = jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
+    begins[1:] |= np.diff(into_ms // MOST_SPAN_MS) > 0
+    together = np.empty_like(own)
+    together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    n_jobs = np.bincount(class_of)
+    in_array = np.bincount(class_of[in_arrays(together)], minlength=n_jobs.size)
+    # Of jobs of one kind at even times: the probability that another one lies within the gap.
+    chance = -np.expm1(-np.bincount(kind)[kind] / span_ms * by_chance_ms)
+    by_chance = np.bincount(class_of[order], chance, n_jobs.size)
+    kept = in_array > np.maximum(LEAST_SHARE * n_jobs, OVER_CHANCE * by_chance)
+    return np.where(kept[class_of], together, own)
+
+
+def in_arrays(array: Int64Array) -> BoolArray:
+    """Return which jobs were submitted with others."""
+    together: BoolArray = np.bincount(array)[array] > 1
+    return together
+
+
+def size_shares(array: Int64Array) -> dict[int, float]:
+    """Return the shares of arrays by size, neighbouring large sizes joined; their jobs stay."""
+    size = np.unique(array, return_counts=True)[1]
+    step = np.ceil(np.log(np.maximum(size, EXACT_SIZES) / EXACT_SIZES) / np.log(SIZE_STEP))
+    group = np.where(size <= EXACT_SIZES, size, EXACT_SIZES + step.astype(np.int64))
+    n_arrays, n_jobs = np.bincount(group), np.bincount(group, size)
+    used = n_arrays > 0
+    joined = np.rint(n_jobs[used] / n_arrays[used]).astype(np.int64)
+    shares = n_jobs[used] / joined
+    return dict(zip(joined.tolist(), closed_shares(shares / shares.sum(), 8), strict=True))
+
+
+def run_time_correlation(duration_s: Float64Array, array: Int64Array) -> float:
+    """Return the correlation of run times within arrays, of their normal scores, 0-1."""
+    score = special.ndtri((stats.rankdata(duration_s) - 0.5) / duration_s.size)
+    _, of_job, size = np.unique(array, return_inverse=True, return_counts=True)
+    products = np.bincount(of_job, score) ** 2 - np.bincount(of_job, score**2)
+    variance = float((score**2).sum())
+    if variance == 0:
+        return 1.0
+    return float(np.clip((products / (size - 1)).sum() / variance, 0.0, 1.0))

@@ -1,0 +1,157 @@
+"""From logged jobs to the classes of a scenario: rules, workload and node count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from diploee.base.errors import ProfileError, ScenarioError, WorkloadError, shown
+from diploee.base.plain_data import checked
+from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
+from diploee.loads.jobs.job_log import JobRecords
+from diploee.profiles.library import ProfileLibrary
+from diploee.scenario.log_replay import ClassRule
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+
+MAX_CLASSES = 24
+"""Classes of a fit; node counts that hold the least node time join their neighbours."""
+
+
+def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
+    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""
+    path = Path(path)
+    such_as = "a list of rules such as '- workload: llama2_70b_lora'"
+    data, lines = load_yaml_with_lines(path, such_as, (dict, list))
+    prefix: tuple[str | int, ...] = ()
+    if isinstance(data, dict) and list(data) == ["rules"]:
+        data, prefix = data["rules"], ("rules",)
+    if not isinstance(data, list) or not data:
+        raise ScenarioError([f"{path}:1: expected {such_as}, found {shown(data)}"])
+    return checked(data, tuple[ClassRule, ...], lambda at: located(path, lines, (*prefix, *at)))
+
+
+@dataclass(frozen=True, eq=False)
+class JobGroups:
+    """Jobs by class: the workload of their rule and their node count."""
+
+    workload: tuple[str, ...]  # workload of each class
+    n_nodes: tuple[int, ...]  # node count of each class
+    # Node count of the profiles that each class takes its power from
+    profile_n_nodes: tuple[int, ...]
+    class_of: Int16Array  # class of each job, `UNMATCHED` where no rule fits or the job is too wide
+    # Jobs that no rule fits; jobs wider than the pool
+    unmatched: BoolArray
+    too_wide: BoolArray
+    n_joined: int  # jobs whose node count was joined to a neighbour's
+
+    def __len__(self) -> int:
+        return len(self.workload)
+
+
+def group_jobs(
+    jobs: JobRecords,
+    types: Sequence[str],
+    rules: Sequence[ClassRule],
+    library: ProfileLibrary,
+    pool_n_nodes: int | None = None,
+    max_classes: int = MAX_CLASSES,
+    slots_per_node: int = 1,
+    words: Mapping[str, Sequence[str]] | None = None,
+) -> JobGroups:
+    """Sort jobs into classes that a scenario can hold."""
+    rule_of = assign_classes(jobs, types, rules, words)
+    unmatched = rule_of == UNMATCHED
+    too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))
+    used = ~unmatched & ~too_wide
+    if not used.any():
+        raise WorkloadError(
+            f"no job is left to fit: {int(unmatched.sum()):,} fit no rule, "
+            f"{int(too_wide.sum()):,} are wider than the pool; change the rules or the pool"
+        )
+    workloads = tuple(dict.fromkeys(rule.workload for rule in rules))
+    of_rule = np.array([workloads.index(rule.workload) for rule in rules])
+    workload = np.where(used, of_rule[rule_of], -1)
+    asked = jobs.slots(slots_per_node).astype(np.int64)
+    node_time = asked.astype(np.float64) * jobs.duration_ms
+    n_nodes = _joined(workload, asked, node_time, used, max_classes)
+    source = _profile_counts(rule_of, -(-n_nodes // slots_per_node), used, rules, library)
+
+    found, inverse = _distinct(workload[used], n_nodes[used], source[used])
+    pairs = list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+    for before, after in zip(range(len(pairs) - 1), range(1, len(pairs)), strict=True):
+        if pairs[before] == pairs[after]:
+            raise WorkloadError(
+                f"the rules give jobs of '{workloads[pairs[before][0]]}' on {pairs[before][1]} "
+                f"nodes the profiles of {found[2][before]} and of {found[2][after]} nodes; "
+                "set the same scale_from_n_nodes in all rules that fit them"
+            )
+    class_of = np.full(len(jobs), UNMATCHED, dtype=np.int16)
+    class_of[used] = inverse
+    return JobGroups(
+        workload=tuple(workloads[i] for i in found[0]),
+        n_nodes=tuple(found[1].tolist()),
+        profile_n_nodes=tuple(found[2].tolist()),
+        class_of=class_of,
+        unmatched=unmatched,
+        too_wide=too_wide,
+        n_joined=int((n_nodes != asked)[used].sum()),
+    )
+
+
+def _distinct(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct rows of columns, in order, and which of them each row is."""
+    code = np.zeros_like(columns[0])  # one number a row: far quicker to sort than rows
+    for column in columns:
+        code = code * (int(column.max()) + 1) + column
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns]), inverse
+
+
+def _joined(
+    workload: Int64Array,
+    n_nodes: Int64Array,
+    node_time: Float64Array,
+    used: BoolArray,
+    max_classes: int,
+) -> Int64Array:
+    """Return node counts of which the rarest have joined the nearest kept one of their workload."""
+    keys, inverse = _distinct(workload[used], n_nodes[used])
+    held = np.bincount(inverse, node_time[used], keys.shape[1])
+    joined = n_nodes.copy()
+    if keys.shape[1] <= max_classes:
+        return joined
+    most = np.argsort(-held, kind="stable")
+    first = [most[keys[0][most] == w][0] for w in np.unique(keys[0])]
+    others = [k for k in most if k not in first]
+    kept = np.array(first + others[: max(0, max_classes - len(first))])
+    for w in np.unique(keys[0]):
+        rows = used & (workload == w)
+        joined[rows] = nearest_n_nodes(n_nodes[rows], keys[1][kept][keys[0][kept] == w])
+    return joined
+
+
+def _profile_counts(
+    rule_of: Int16Array,
+    n_nodes: Int64Array,
+    used: BoolArray,
+    rules: Sequence[ClassRule],
+    library: ProfileLibrary,
+) -> Int64Array:
+    """Return the node count of the profiles that each job takes its power from."""
+    source = np.zeros(n_nodes.size, dtype=np.int64)
+    for number, rule in enumerate(rules):
+        rows = used & (rule_of == number)
+        if not rows.any():
+            continue
+        measured = [e.n_nodes for e in library.entries if e.workload == rule.workload]
+        wanted = rule.scale_from_n_nodes or (measured[0] if measured else 1)
+        try:
+            library.select(rule.workload, wanted)
+        except ProfileError as error:
+            raise ProfileError(f"rule {number + 1}: {error}") from error
+        source[rows] = rule.scale_from_n_nodes or nearest_n_nodes(n_nodes[rows], measured)
+    return source

@@ -1,0 +1,220 @@
+"""From a job log to the stream of a scenario, for the command and for Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from diploee.base.errors import InputError, one_of
+from diploee.base.units import HOURS_PER_WEEK
+from diploee.fits.fragment import Named, into_scenario, naming_the_other_command, pool_of
+from diploee.fits.jobs.arrivals import JobFitOptions
+from diploee.fits.jobs.classes import read_rules
+from diploee.fits.jobs.holdout import split_of, with_holdout
+from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
+from diploee.fits.jobs.likeness import LIKE, errors_of, with_generated_years, worst_error
+from diploee.fits.jobs.summary import fragment_text
+from diploee.importers.job_logs import read_job_log
+from diploee.loads.jobs.job_log import JobLog
+from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
+from diploee.profiles.library import ProfileLibrary
+from diploee.scenario.log_replay import ClassRule, JobReplay, LogReading
+from diploee.scenario.models import Facility, Scenario
+
+LEAST_WEEKS = 2
+"""Weeks of a log from which on a year may play them in random order."""
+
+LEAST_BUSY = 0.1
+"""ASSUMPTION: share of a pool's nodes under which a log is of another machine than the pool [J]."""
+
+FEW_WEEKS = 13
+"""ASSUMPTION: weeks from which on a log shows more than one season's work [J]."""
+
+
+def fit_from_log(
+    log: Path,
+    library: ProfileLibrary,
+    reading: Mapping[str, Any],
+    choices: JobFitOptions,
+    *,
+    log_format: str | None = None,
+    workload: str | None = None,
+    rules: Path | str | Sequence[ClassRule] | None = None,
+    scenario: Scenario | Path | str | None = None,
+    pool: str | None = None,
+    stream: str = "jobs",
+    out: Path | None = None,
+    named: Named = str,
+) -> JobLogFit:
+    """Read and fit a job log, compare the fit with it, and make a stream of it."""
+    chosen = _rules(workload, rules, library, named)
+    base, pool_name = pool_of(scenario, pool, named=named)
+    log_format, options = _as_replayed(base, log_format, reading)
+    of_replay = [key for key in options if key not in reading]
+    of_pool = None if base is None else base.facility.pools[pool_name]
+    n_gpus = None if base is None else base.facility.node_type_of(pool_name).n_gpus
+    known = log_format or ("csv" if "columns" in options else None)
+    reads = partial(read_job_log, log, log_format, pool_gpus_per_node=n_gpus or None)
+    with naming_the_other_command(log, "fit", known):
+        read = reads(**options)
+    notes = []
+    has_zone = base is not None and base.facility.model_fields_set & {"time_zone", "utc_offset"}
+    if base and has_zone and read.is_naive:  # which it is not where a zone was given
+        options["utc_offset"] = base.facility.time_zone or base.facility.utc_offset
+        read = reads(**options)
+        notes = [f"stamps without a zone are in the scenario's, {options['utc_offset']}"]
+
+    def fitted(choices: JobFitOptions) -> JobLogFit:
+        fit = fit_job_log(
+            read,
+            chosen,
+            library,
+            choices,
+            pool_n_nodes=None if of_pool is None else of_pool.n_nodes,
+            gpus_per_node=n_gpus or int(options.get("gpus_per_node") or 0),
+            allocates_gpus=of_pool is not None and of_pool.allocate == "gpus",
+        )
+        law = with_generated_years(fit, library)
+        is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
+        is_like = is_short or worst_error(law) <= 1
+        if choices.years == "law" or (choices.years == "auto" and is_like):
+            return replace(law, decision=_why_law(law))
+        replay = _replay(log, read, log_format, options, chosen, choices)
+        weeks = with_generated_years(replace(fit, replay=replay), library)
+        taken = weeks
+        if choices.years == "auto" and worst_error(law) < worst_error(weeks):
+            taken = law
+        return replace(taken, decision=". ".join(_why(taken, law, weeks)))
+
+    fit = fitted(choices)
+    if choices.holdout is not None:
+        part = choices.model_copy(update={"end": split_of(fit, choices.holdout)})
+        fit = with_holdout(fit, fitted(part), library)
+    if of_replay:
+        notes.append(f"the log was read with {', '.join(of_replay)} of the scenario's replay")
+    if of_pool is not None and fit.mean_busy_nodes < LEAST_BUSY * of_pool.n_nodes:
+        notes.append(
+            f"the log asks for {fit.mean_busy_nodes:,.3g} nodes on average, pool '{pool_name}' has "
+            f"{of_pool.n_nodes:,}, mostly idle with it: set facility.pools.{pool_name}.n_nodes to "
+            "those of the log's machine"
+        )
+    if base is not None:
+        notes += _of_other_gpus(fit, base.facility, pool_name, library, named)
+    fit = replace(fit, notes=(*fit.notes, *notes))
+    if fit.replay is not None:
+        folder = out.parent if out else base.folder if base else Path()
+        name = os.path.relpath(log.absolute(), folder.absolute())
+        fit = replace(fit, replay=fit.replay | {"log": Path(name).as_posix()})
+    text = fragment_text(fit, stream, pool_name)
+    return replace(fit, fragment=into_scenario(text, base, pool_name, out, named))
+
+
+def _replay(
+    log: Path,
+    read: JobLog,
+    log_format: str | None,
+    options: Mapping[str, Any],
+    rules: Sequence[ClassRule],
+    choices: JobFitOptions,
+) -> dict[str, Any]:
+    """Return the `replay` of a stream that plays the weeks that were fitted in random order."""
+    replay = JobReplay(
+        log=str(log.absolute()),
+        format=log_format or read.log_format,
+        rules=tuple(rules),
+        repeat="shuffled",
+        start=choices.start,
+        end=choices.end,
+        cpu_jobs="rules",
+        unmatched="drop",
+        too_wide="drop",
+        **options,
+    )
+    return replay.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+
+
+def _why_law(law: JobLogFit) -> str:
+    """Say how far years of the distributions are off."""
+    errors = ", ".join(f"{name} {off:+.0%}" for name, off in errors_of(law).items())
+    differ = f", which differ from the log by: {errors}" if errors else ""
+    return f"Years are drawn from the fitted distributions{differ}"
+
+
+def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
+    """Say how far years of either kind are off, and what a year of the log's weeks is."""
+    both = zip(errors_of(law).items(), errors_of(weeks).values(), strict=True)
+    errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
+    n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
+    plays, other = "play the log's own weeks in random order", "law takes the distributions"
+    if taken is law:
+        plays, other = "are drawn from the fitted distributions", "weeks plays the log's own weeks"
+    yield (
+        f"Years {plays}; years of the fitted distributions and of "
+        f"the weeks differ from the log by: {errors} (--years {other})"
+    )
+    if worst_error(taken) > 1:
+        aims = ", ".join(f"{name} {limit:.0%}" for name, limit in LIKE.items())
+        yield f"They differ from it by more than is aimed at ({aims})"
+    if taken is weeks and n_weeks < FEW_WEEKS:
+        yield (
+            f"The log is short: {n_weeks:.1f} weeks fill a year, each some {52 / n_weeks:.0f} "
+            "times; what it does not hold, such as a season or a shutdown, no year of it has"
+        )
+
+
+def _of_other_gpus(
+    fit: JobLogFit, facility: Facility, pool: str, library: ProfileLibrary, named: Named
+) -> Iterator[str]:
+    """Say that a run will refuse the profiles, as the pool has other GPUs and scales none."""
+    node = facility.node_type_of(pool)
+    if facility.pools[pool].scale_profiles is not None or node.busy_power_factor != 1:
+        return
+    for workload in sorted({one.workload for one in fit.classes}):
+        origins = [e.provenance for e in library.entries if e.workload == workload]
+        if origins and all(is_other_hardware(origin, node) for origin in origins):
+            yield (
+                f"profiles of '{workload}' are of nodes with {gpus_of(origins[0])}, pool '{pool}' "
+                f"has nodes with {gpus_shown(node.n_gpus, node.gpu_tdp_w)}: before it runs set "
+                f"facility.pools.{pool}.scale_profiles: by_tdp, or give profiles of these nodes "
+                f"({named('profiles')})"
+            )
+
+
+def _as_replayed(
+    base: Scenario | None, log_format: str | None, given: Mapping[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Return how to read the log: as given, else as the scenario's only replay of a log says."""
+    streams = () if base is None else base.streams.values()
+    replays = [stream.replay for stream in streams if stream.replay is not None]
+    if len(replays) != 1:
+        return log_format, dict(given)
+    (spec,) = replays
+    keys = set(LogReading.model_fields) & spec.model_fields_set
+    if log_format is None and "columns" not in given:
+        log_format = spec.format
+    elif log_format not in (None, "csv"):
+        keys -= {"columns", "time_format", "time_unit", "duration_unit"}
+    of_replay = {key: getattr(spec, key) for key in keys}
+    of_replay = {key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None}
+    return log_format, of_replay | dict(given)
+
+
+def _rules(
+    workload: str | None,
+    rules: Path | str | Sequence[ClassRule] | None,
+    library: ProfileLibrary,
+    named: Named,
+) -> Sequence[ClassRule]:
+    if (workload is None) == (rules is None):
+        workloads = sorted({profile.workload for profile in library.entries})
+        raise InputError(
+            f"fit: give either {named('workload')} or {named('rules')}, which say where jobs take "
+            f"their power from (the profiles have {one_of(workloads)})"
+        )
+    if workload is not None:
+        return (ClassRule(workload=workload),)
+    return read_rules(rules) if isinstance(rules, Path | str) else rules or ()

@@ -1,0 +1,77 @@
+"""The rest of a log beside years that were fitted to its first part, and beside naive forecasts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from diploee.base.errors import WorkloadError
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
+from diploee.fits.jobs.job_log_fit import Forecast, JobLogFit
+from diploee.fits.jobs.likeness import generated_busy_nodes, hourly_busy_nodes
+from diploee.profiles.library import ProfileLibrary
+
+LEAST_WEEKS = 2
+BAND = (0.05, 0.95)
+
+
+def split_of(fit: JobLogFit, share: float) -> datetime:
+    """Return midnight after a share of the span, at the log's local time."""
+    hours = fit.arrivals.hours
+    n_days = round(share * hours.counts.size / HOURS_PER_DAY)
+    split = hours.hour[0] // HOURS_PER_DAY * HOURS_PER_DAY + n_days * HOURS_PER_DAY
+    part_weeks = (split - hours.hour[0]) / HOURS_PER_WEEK
+    rest_weeks = hours.counts.size / HOURS_PER_WEEK - part_weeks
+    if min(part_weeks, rest_weeks) < LEAST_WEEKS:
+        raise WorkloadError(
+            f"holdout: {part_weeks:.1f} weeks to fit and {rest_weeks:.1f} to compare with, "
+            f"expected {LEAST_WEEKS} or more of both; give a longer log, or another share"
+        )
+    moment: datetime = np.datetime64(int(split) * MS_PER_H, "ms").astype(datetime)
+    return moment
+
+
+def with_holdout(whole: JobLogFit, part: JobLogFit, library: ProfileLibrary) -> JobLogFit:
+    """Return the fit of a whole log with forecasts of its rest by the fit of its first part."""
+    hours, n_hours = whole.arrivals.hours, whole.arrivals.hours.counts.size
+    split = int(part.arrivals.hours.hour[-1] + 1 - hours.hour[0])
+    busy = hourly_busy_nodes(whole.jobs, n_hours)
+    of_week = hours.hour_of_week
+    rest, n_last = busy[split:], min(split, n_hours - split) // HOURS_PER_WEEK * HOURS_PER_WEEK
+    years = generated_busy_nodes(part, library)
+    last, mean = busy[split - n_last : split], busy[:split]
+    days = of_week[:split] // HOURS_PER_DAY
+    weekday = np.bincount(days, mean) / np.maximum(np.bincount(days), 1)
+    forecasts = (
+        ("years of the fit", years, np.arange(years.size) % HOURS_PER_WEEK),
+        (f"its last {n_last // HOURS_PER_WEEK} weeks again", last, of_week[split - n_last : split]),
+        ("the mean of the weekday", np.repeat(weekday, HOURS_PER_DAY), np.arange(HOURS_PER_WEEK)),
+    )
+    found = tuple(_compared(*forecast, rest, of_week[split:]) for forecast in forecasts)
+    return replace(whole, holdout=found, held_out_h=n_hours - split)
+
+
+def _compared(
+    name: str, values: Float64Array, of_week: Int64Array, rest: Float64Array, at: Int64Array
+) -> Forecast:
+    """Return how a forecast, values at hours of the week, does on the rest.
+
+    The band is that of an hour of the day: weeks of a log are few.
+    """
+    by_hour = [values[of_week % HOURS_PER_DAY == hour] for hour in range(HOURS_PER_DAY)]
+    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[:, at % HOURS_PER_DAY]
+    total, n = (np.bincount(of_week, x, HOURS_PER_WEEK) for x in (values, None))
+    centre = (total / np.maximum(n, 1))[at]
+    n_days = rest.size // HOURS_PER_DAY
+    off = (centre - rest)[: n_days * HOURS_PER_DAY].reshape(n_days, -1).mean(axis=1)
+    has_band = values.size > HOURS_PER_WEEK
+    forecast, own = (np.quantile(x, (0.5, 0.99)).tolist() for x in (values, rest))
+    forecast, own = [*forecast, np.abs(off).mean()], [*own, rest.mean()]
+    return Forecast(
+        name,
+        float(((low <= rest) & (rest <= high)).mean()) if has_band else None,
+        *(float(a / b) if b > 0 else None for a, b in zip(forecast, own, strict=True)),
+    )

@@ -1,0 +1,281 @@
+"""Fit of a request trace: calendar weights, rates, over-dispersion and token lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+
+from diploee.base.errors import WorkloadError
+from diploee.base.progress import stage
+from diploee.base.tables import BoolArray, Float64Array
+from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.fits.calendar import CalendarFit, fit_step_calendar, month_limits, week_limits
+from diploee.fits.counts import Counts, local_moment_ms, steps_of, sums
+from diploee.fits.requests.fluctuation import FluctuationFit, fit_fluctuation
+from diploee.fits.scatter import Dispersion, dispersion_of
+from diploee.fits.week_shape import CalendarChoice
+from diploee.fits.weeks import WeekFit, fit_weeks
+from diploee.loads.jobs.rates import line_through_means
+from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+
+MIN_HOURS_OF_SCATTER = 24
+"""Hours beyond the fitted weights from which the scatter of hours widens the limits."""
+
+
+FEWEST_OF_DEAD = 20.0
+"""Requests that a gap should have had to be noted: Poisson counts lack them once in 5e8."""
+
+
+@dataclass(frozen=True)
+class _LengthSummary:
+    """Token lengths of one service."""
+
+    n_requests: int  # requests with a length
+    # Mean and quantiles [tokens]
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class ServiceFit:
+    """One service of a trace."""
+
+    name: str  # as in the trace
+    # Requests, and share of all
+    n_requests: float
+    share: float
+    # Lengths; None where the trace has none
+    input_tokens: _LengthSummary | None
+    output_tokens: _LengthSummary | None
+    # The output length at hand that is nearest to the mean answer, by ratio [tokens]
+    output_length: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class RequestFit:
+    """Fit of the requests of a trace."""
+
+    trace: RequestTrace
+    # Weights and expected counts of its steps but the first and the last
+    calendar: CalendarFit
+    n_requests: float  # all requests
+    # Mean over the trace, and its highest step [1/s]
+    mean_rate_rps: float
+    peak_rate_rps: float
+    peak_ms: int  # start of that step [ms], counted as `RequestTrace.origin_ms`
+    week_rate_rps: float  # mean rate of a whole week in a month of weight 1 [1/s]
+    # Limits of the weights of the hours of the week, taken as independent
+    week_low: Float64Array
+    week_high: Float64Array
+    week_hours: Float64Array  # how long each hour of the week was seen [h]
+    # Limits of the weights of the months; None where these are not fitted
+    month_low: Float64Array | None
+    month_high: Float64Array | None
+    # Scatter of the steps within the hours of the week; a drift within the hour is part of it
+    dispersion: Dispersion
+    hourly_dispersion: Dispersion  # scatter of whole hours, from one week to the next
+    # Of the minutes around the line that a scenario draws through its hours; None unless steps are
+    # minutes, and enough of them
+    fluctuation: FluctuationFit | None
+    weeks: WeekFit | None  # how weeks differ; None where too few were seen
+    # Whether the trace counts requests; otherwise it gives rates, whose scatter means little
+    is_counted: bool
+    # Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more, and
+    # how many such gaps there are
+    n_dead_hours: int
+    n_gaps: int
+    services: tuple[ServiceFit, ...]  # each service
+
+
+@stage("fit")
+def fit_requests(
+    trace: RequestTrace,
+    *,
+    zero_hour_of_week: float = 0.0,
+    months: bool | None = None,
+    calendar: CalendarChoice = "auto",
+    confidence: float = 0.95,
+    output_lengths: tuple[int, ...] = OUTPUT_LENGTHS,
+) -> RequestFit:
+    """Fit a request trace.
+
+    Parameters
+    ----------
+    trace : RequestTrace
+        Requests per step.
+    zero_hour_of_week : float
+        Hour of the week at which a trace without dates starts, Monday 00:00 = 0.
+    months : bool, optional
+        Fit weights of months; by default where the trace supports them.
+    calendar : str
+        Detail of the week, ``"auto"`` for the most that the trace supports.
+    confidence : float
+        Level of the limits, 0-1.
+    output_lengths : tuple of int
+        Lengths of answers that latency curves have [tokens].
+
+    Notes
+    -----
+    The first and the last step count for the rates alone, for the trace may begin and end within
+    them.
+    """
+    steps = steps_of(trace, zero_hour_of_week)
+    requests = steps.counts
+    steps = steps.inner() if requests.size > 2 else steps
+    counts = steps.counts
+    if not counts.sum() > 0:
+        raise WorkloadError(
+            f"{trace.source}: no requests between the first and the last step of "
+            f"{trace.step_ms / MS_PER_S:g} s; read the trace with shorter steps"
+        )
+    fit = fit_step_calendar(steps, not trace.is_relative, months, calendar)
+    season = fit.laid()
+    expected = fit.expected * season
+    weeks = fit_weeks(steps.start_ms, steps.step_ms, counts, expected, confidence)
+    of_steps = dispersion_of(counts, expected, fit.n_parameters, confidence)
+    in_hour, of_hour, whole = _hours(steps, expected)
+    of_hours = dispersion_of(in_hour[whole], of_hour[whole], fit.n_parameters, confidence)
+    # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
+    scatter = of_hours if of_hours.freedom >= MIN_HOURS_OF_SCATTER else of_steps
+    factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
+    week_low, week_high = week_limits(fit, confidence, factor=factor)
+    month_low, month_high = month_limits(fit, confidence, factor)
+    step_s = trace.step_ms / MS_PER_S
+    mean_rps = float(requests.sum()) / (trace.span_ms / MS_PER_S)
+    peak = int(np.argmax(requests))
+    dead = _dead_hours(in_hour, of_hour, whole, int(steps.hour_of_week[0]))
+    seen = sums(steps.hour_of_week, None, HOURS_PER_WEEK)
+    return RequestFit(
+        trace=trace,
+        calendar=fit,
+        n_requests=float(requests.sum()),
+        mean_rate_rps=mean_rps,
+        peak_rate_rps=float(requests[peak] / step_s),
+        peak_ms=trace.origin_ms + peak * trace.step_ms,
+        # Without weights the whole trace counts, its outer steps too.
+        week_rate_rps=mean_rps if fit.detail == "uniform" else fit.mean_rate / step_s,
+        week_low=week_low,
+        week_high=week_high,
+        week_hours=seen * (trace.step_ms / MS_PER_H),
+        month_low=month_low,
+        month_high=month_high,
+        dispersion=of_steps,
+        hourly_dispersion=of_hours,
+        fluctuation=_fluctuation(trace, fit, steps, season, weeks, confidence),
+        weeks=weeks,
+        is_counted=bool((requests == np.rint(requests)).all()),
+        n_dead_hours=dead[0],
+        n_gaps=dead[1],
+        services=tuple(
+            _service(trace, index, output_lengths) for index in range(len(trace.services))
+        ),
+    )
+
+
+def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -> RequestTrace:
+    """Return the steps of a trace between two local times; its lengths stay those of the whole.
+
+    Of a trace without dates, 1970-01-05 00:00 is its origin, as of a job log.
+    """
+    if start is None and end is None:
+        return trace
+    local_ms = steps_of(trace).start_ms
+    inside = np.ones(local_ms.size, dtype=bool)
+    if start is not None:
+        inside &= local_ms >= local_moment_ms(start)
+    if end is not None:
+        inside &= local_ms + trace.step_ms <= local_moment_ms(end)
+    steps = np.flatnonzero(inside)
+    if not steps.size:
+        first, last = (str(np.datetime64(int(ms), "ms"))[:16] for ms in local_ms[[0, -1]])
+        raise WorkloadError(
+            f"{trace.source}: no step from {start or 'its begin'} to {end or 'its end'}, local "
+            f"time; the trace reaches from {first} to {last} (--from, --to)"
+        )
+    part = slice(int(steps[0]), int(steps[-1]) + 1)
+    edges_ms = trace.edges_ms[[part.start, part.stop]]
+    return replace(
+        trace,
+        origin_ms=trace.origin_ms + part.start * trace.step_ms,
+        n_requests=trace.n_requests[:, part],
+        own_span_ms=None if trace.own_span_ms is None else (int(edges_ms[0]), int(edges_ms[1])),
+    )
+
+
+def _hours(steps: Counts, expected: Float64Array) -> tuple[Float64Array, Float64Array, BoolArray]:
+    """Return counts and expectations of the clock hours, and which had all their steps."""
+    hour = steps.hour - steps.hour[0]
+    whole: BoolArray = np.bincount(hour) == MS_PER_H // steps.step_ms
+    return sums(hour, steps.counts), sums(hour, expected), whole
+
+
+def _dead_hours(
+    in_hour: Float64Array, of_hour: Float64Array, whole: BoolArray, first_hour_of_week: int
+) -> tuple[int, int]:
+    """Return how many whole hours together have no request though many are expected, and gaps.
+
+    An hour of the week that was seen less than three times tells little of itself: then its hour of
+    the day does.
+    """
+    if whole.sum() < 3 * HOURS_PER_WEEK:
+        of_day = (first_hour_of_week + np.arange(whole.size)) % HOURS_PER_DAY
+        seen = np.maximum(np.bincount(of_day[whole], minlength=HOURS_PER_DAY), 1)
+        of_hour = (sums(of_day, in_hour * whole, HOURS_PER_DAY) / seen)[of_day]
+    dead = np.concatenate(([False], whole & (in_hour == 0), [False]))
+    begins, ends = np.flatnonzero(np.diff(dead.astype(np.int8)) != 0).reshape(-1, 2).T
+    until = np.concatenate(([0.0], np.cumsum(of_hour)))
+    many = until[ends] - until[begins] >= FEWEST_OF_DEAD
+    return int((ends - begins)[many].sum()), int(many.sum())
+
+
+def _fluctuation(
+    trace: RequestTrace,
+    fit: CalendarFit,
+    steps: Counts,
+    season: Float64Array,
+    weeks: WeekFit | None,
+    confidence: float,
+) -> FluctuationFit | None:
+    if steps.step_ms != MS_PER_MIN:
+        return None
+    rate, slot = fit.shape.rate, steps.hour_of_week
+    around = np.concatenate([rate[-1:], rate, rate[:1]])
+    nodes_ms, at_nodes = line_through_means((np.arange(around.size + 1) - 1) * MS_PER_H, around)
+    middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2
+    lines = np.interp(middle_ms, nodes_ms, at_nodes)
+    expected = lines * fit.of_month * season
+    if weeks is not None and weeks.is_told:  # not to be found again in their minutes
+        expected *= weeks.factor
+    of_services = trace.n_requests
+    of_services = of_services[:, 1:-1] if of_services.shape[1] > 2 else of_services
+    share = of_services.sum(axis=1) / of_services.sum()
+    freedom = 1 - fit.n_parameters / expected.size
+    return fit_fluctuation(of_services, share[:, None] * expected, freedom, confidence)
+
+
+def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> ServiceFit:
+    """Return what a trace tells about one of its services, given the output lengths at hand."""
+    n_requests = float(trace.n_requests[index].sum())
+    inputs = _summary(trace.input_tokens, index)
+    outputs = _summary(trace.output_tokens, index)
+    return ServiceFit(
+        name=trace.services[index],
+        n_requests=n_requests,
+        share=n_requests / float(trace.n_requests.sum()),
+        input_tokens=inputs,
+        output_tokens=outputs,
+        output_length=None if outputs is None else nearest_length(outputs.mean, lengths),
+    )
+
+
+def _summary(of_services: tuple[TokenLengths, ...], index: int) -> _LengthSummary | None:
+    if not of_services or not of_services[index].n_requests.any():
+        return None
+    lengths = of_services[index]
+    p50, p90, p99 = lengths.quantile([0.5, 0.9, 0.99]).tolist()
+    return _LengthSummary(int(lengths.n_requests.sum()), lengths.mean, p50, p90, p99)

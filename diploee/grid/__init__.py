@@ -1,0 +1,1 @@
+"""Questions of a planner to a run: limits, dynamics, exports."""

@@ -1,0 +1,98 @@
+"""Disturbances of the grid as voltage and frequency over time: recorded facts, or a user's file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from diploee.base.annexes import annex
+from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
+from diploee.base.model import Registry
+from diploee.base.tables import Float64Array
+from diploee.grid.dynamics.machine import Voltage
+
+NORMAL_PU = (0.9, 1.1)
+"""Voltages that no curve calls a disturbance."""
+
+
+@dataclass(frozen=True)
+class Event(Brief):
+    """A disturbance: dips from 1 pu to a residual, or a series."""
+
+    name: str  # its name, or its file's
+    source: str  # where it is from
+    dips: tuple[tuple[float, float], ...] = ()  # start and length of each [s]
+    residuals: tuple[float, ...] = ()  # between which the dips' voltage lies [pu]
+    series: Voltage | None = None  # in place of dips
+    frequency: tuple[tuple[float, float], ...] = ()  # stamps [s] and values [Hz], held
+    facts: tuple[str, ...] = ()  # what else was reported
+
+    def voltage(self, residual: float | None = None) -> Voltage:
+        """Return the voltage, of dips to a residual."""
+        if self.series is not None:
+            return self.series
+        low = self.residuals[0] if residual is None else residual
+        edges = (edge for start, length in self.dips for edge in (start, start + length))
+        return Voltage((-1.0, *edges), (1.0, *(low, 1.0) * len(self.dips)))
+
+
+EVENTS: Registry[Event] = Registry(
+    "event",
+    (
+        Event(
+            "nerc_2024_07_10",
+            "NERC, incident review of January 2025, as quoted by the Raptrix schema v0.13.1: 230 "
+            "kV, Eastern Interconnection, 2024-07-10",
+            (
+                (0.0, 0.042), (0.532, 0.066), (15.860, 0.058), (21.279, 0.050), (76.249, 0.066),
+                (81.665, 0.059),
+            ),
+            (0.40, 0.25),
+            facts=(
+                "residual of some 0.25 to 0.40 pu where load was lost",
+                "some 1,260 MW were gone at the third dip, some 1,500 MW in all",
+                "frequency rose to 60.047 Hz, voltage to 1.07 pu",
+                "'three in one minute'; loads returned by hand, after hours",
+            ),
+        ),
+    ),
+    noun="name",
+)  # fmt: skip
+"""Events that ship, as facts."""
+
+
+def load_event(name: str) -> Event:
+    """Return an event that ships, or that of a table ``t_s,voltage_pu[,frequency_hz]``.
+
+    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is sampled at
+    even steps, of its amplitude: its RMS over a cycle, renewed each half, isn't filtered again.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    if name in EVENTS:
+        return EVENTS[name]
+    if not Path(name).is_file():
+        raise InputError(
+            f"--event: {shown(name)} is neither a file nor an event by name, expected "
+            f"{one_of(EVENTS)} or a file{did_you_mean(name, EVENTS)}"
+        )
+    found: Event = annex("read_event")(Path(name))
+    return found
+
+
+def half_cycle_rms(
+    time_s: Float64Array, wave: Float64Array, hz: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the RMS over a cycle, renewed each half cycle at its end, and its stamps.
+
+    IEC 61000-4-30's Urms(1/2), from memory; 1 is the RMS of a wave of amplitude 1.
+    """
+    n = round(1 / hz / np.diff(time_s).mean())
+    energy = np.concatenate([[0.0], np.cumsum(wave**2)])
+    ends = np.arange(n, wave.size + 1, n // 2)
+    return time_s[0] + ends / n / hz, np.sqrt(2 * (energy[ends] - energy[ends - n]) / n)

@@ -1,0 +1,159 @@
+"""A format, its options, and the inputs of its writer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field, PositiveFloat
+
+from diploee.base.errors import Brief, shown
+from diploee.base.model import Choices, Share, default, documented, unset
+from diploee.base.tables import Float64Array
+from diploee.grid.export.series import ExportBlock, LeapDay, Series
+from diploee.grid.export.text import in_mw
+from diploee.runs.reader import Run
+
+FOR_ALL = frozenset({"column", "step"})
+WINDOW = frozenset({"first", "until", "event_window"})
+
+
+def _load_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text):
+        raise ValueError(
+            "must start with a letter and hold only letters, digits, '-' and '_', which every tool "
+            f"can read, found {shown(text)}"
+        )
+    return text
+
+
+LoadName = Annotated[str, AfterValidator(_load_name)]
+_FLAGS = {"first": "--from", "until": "--to"}
+
+
+@documented
+class Options(Choices):
+    """Options of an export; a format refuses those that it has no use for."""
+
+    column: str = default(
+        "",
+        "facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the first, of "
+        "openg2g and gpu-data the second.",
+    )
+    step: str | None = unset("Coarser step such as '15 min'; 1 h for 8760 formats.")
+    first: datetime | None = unset("Start, local time.")
+    until: datetime | None = unset("End, local time.")
+    event_window: str | None = unset(
+        "One of the run's event windows at 0.1 s, as rise_1s, not the whole run."
+    )
+    year: int | None = unset("Calendar year of an 8760 format, if there are several.")
+    leap_day: LeapDay | None = unset(
+        "Day that a leap year loses in an 8760 format, which refuses one otherwise."
+    )
+    time_zone: str | None = unset("Zone of csv stamps, as America/Denver; else the facility's.")
+    q_table: Path | None = unset(
+        "Your CSV p_mw,q_mvar for reactive power, in place of what the run has; q_mvar above 0 is "
+        "drawn by the facility."
+    )
+    name: LoadName = default("datacenter", "Name of the load.")
+    bus: LoadName = default("datacenter", "Name of its bus (opendss, pypsa).")
+    kv: PositiveFloat = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
+    actual: bool = default(False, "OpenDSS multipliers in kW, not of the peak.")
+    mva: PositiveFloat = default(100.0, "Base of the per-unit values of andes and pscad [MVA].")
+    at: datetime | None = unset("Moment that psse studies, local time; else the peak.")
+    zone: str = default("", "ZONENAME of pjm-lla.")
+    area: str = default("", "AREANAME of pjm-lla.")
+    bus_number: Annotated[int, Field(ge=1, le=999_997)] = default(
+        1, "Number of the load's bus (psse)."
+    )
+    parts: tuple[Literal["raw", "cmld", "perc1", "linjbl"], ...] = default(
+        ("raw", "cmld"),
+        "Part of psse, raw and cmld by default: load records, a composite load, PERC1, a repeated "
+        "wave; may be repeated.",
+    )
+    drives: Share = default(0.0, "Share of the cooling that is on drives (psse cmld, assumed 0).")
+    vd1: Share = default(0.65, "Voltage at which cmld's electronic load drops.")
+    vd2: Share = default(0.6, "Voltage at which all of it has dropped.")
+    frcel: Share = default(0.8, "Part of it that comes back.")
+    perc1_head: str | None = unset(
+        "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 NC 0 0\"; "
+        "without it PERC1 is written by name alone."
+    )
+    hz: PositiveFloat | None = unset("Frequency of linjbl's wave; else the window's strongest.")
+    fast_hz: PositiveFloat | None = unset("A second, faster one: the wave is biperiodic then.")
+    equal: Literal["fundamental", "peak_to_peak"] = default(
+        "fundamental", "Property that linjbl's square shares with the window."
+    )
+    signal: Literal["p_mw", "dp_pu"] = default(
+        "p_mw", "pscad: power, or its change against the mean in pu of --mva."
+    )
+
+    def given(self) -> tuple[str, ...]:
+        """Return the names of the options that differ from their defaults."""
+        known = type(self).model_fields.items()
+        return tuple(name for name, field in known if getattr(self, name) != field.default)
+
+
+def flag(option: str) -> str:
+    """Return an option's name on the command line."""
+    return _FLAGS.get(option, f"--{option.replace('_', '-')}")
+
+
+@dataclass(frozen=True)
+class ExportRequest(Brief):
+    """Request to a format's writer."""
+
+    run: Run  # the finished run
+    series: Series  # the power at the export's step, to be streamed
+    options: Options  # what the user chose
+    path: Path  # file, or folder, to write; it is put in its place afterwards
+
+    @property
+    def has_reactive(self) -> bool:
+        """Whether there is reactive power to write, the run's own or from a user's table."""
+        return self.series.reactive is not None
+
+    def power_columns(self, block: ExportBlock) -> list[Float64Array]:
+        """Return the power [MW] and, where there is any, the reactive power [Mvar] of steps."""
+        columns = [in_mw(block.power_w)]
+        if block.q_mvar is not None:
+            columns.append(np.round(block.q_mvar, 9))
+        return columns
+
+
+@dataclass(frozen=True)
+class Written(Brief):
+    """Description of the written files."""
+
+    files: dict[str, str]  # what each file holds, with its unit, by name
+    notes: tuple[str, ...] = ()  # what a reader of the files must know besides
+
+
+@dataclass(frozen=True)
+class Format(Brief):
+    """A format that a run can be exported to."""
+
+    name: str  # on the command line
+    summary: str  # one line on what it is and which tool loads it
+    write: Callable[[ExportRequest], Written]  # writes the file or folder
+    # Endings of the file's name, the default first; none where the format is a folder
+    suffixes: tuple[str, ...] = (".csv",)
+    options: frozenset[str] = frozenset()  # those that it takes besides the column and the step
+    whole_year: bool = False  # takes 8,760 hours of a calendar year at 60, 30 or 15 minutes
+    hourly: bool = False  # takes the whole run, by the hour if no step is asked for
+    column: str = "facility_power_w"  # what it takes if none is asked for
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the format is a folder of files."""
+        return not self.suffixes
+
+    def accepts(self) -> frozenset[str]:
+        """Return the names of all options that it takes."""
+        span = frozenset({"year", "leap_day"}) if self.whole_year else WINDOW
+        return FOR_ALL | (frozenset() if self.hourly else span) | self.options

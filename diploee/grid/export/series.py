@@ -1,0 +1,259 @@
+"""The power of a source, streamed and resampled by exact means, with its reactive power.
+
+What is exported of it: a span, or the 8,760 hours of a year, as some tools know 365 days only.
+"""
+
+from __future__ import annotations
+
+from calendar import isleap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from diploee.base.errors import Brief, InputError, did_you_mean, one_of
+from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.facility.base import POWER, REACTIVE
+from diploee.runs.series import Rows, RunSeries
+from diploee.scenario.times import parse_resolution_ms
+
+REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
+"""Column of the reactive power at the same place as that of a power; other powers have none."""
+
+HEADER = ("p_mw", "q_mvar")
+CONVENTION = (
+    "load convention: q_mvar above 0 is reactive power that the facility draws (inductive), "
+    "below 0 that it supplies (capacitive)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ReactiveTable:
+    """Reactive against active power, linear between the rows, undefined beyond them.
+
+    The sign follows the load convention: above 0 the facility draws reactive power.
+    """
+
+    path: Path  # where it was read from
+    # Its rows; `p_mw` rises
+    p_mw: Float64Array
+    q_mvar: Float64Array
+
+    def at(self, power_w: Float64Array) -> Float64Array:
+        """Return the reactive power [Mvar] at active powers [W]."""
+        p_mw = power_w / W_PER_MW
+        low, high = float(p_mw.min()), float(p_mw.max())
+        # A mean of stored float32 values may pass the table's end by their last digit.
+        slack = 1e-6 * max(abs(self.p_mw[0]), abs(self.p_mw[-1]))
+        if low < self.p_mw[0] - slack or high > self.p_mw[-1] + slack:
+            worst = low if low < self.p_mw[0] - slack else high
+            raise InputError(
+                f"{self.path}: the run reaches {worst:.6g} MW, the table goes from "
+                f"{self.p_mw[0]:g} to {self.p_mw[-1]:g} MW; add rows, nothing is extrapolated"
+            )
+        return np.interp(p_mw, self.p_mw, self.q_mvar)
+
+
+@dataclass(frozen=True, eq=False)
+class ExportBlock:
+    """Consecutive steps of the exported series."""
+
+    first: int  # position of the first step in the exported series
+    step_ms: int
+    starts_ms: Int64Array  # start of each step [ms since 1970 in UTC]
+    power_w: Float64Array  # mean power over each step [W]
+    # Reactive power over each step [Mvar], drawn positive, where the export has it
+    q_mvar: Float64Array | None = None
+
+    @property
+    def positions(self) -> Int64Array:
+        """Position of each step in the exported series."""
+        return self.first + np.arange(self.power_w.size, dtype=np.int64)
+
+    @property
+    def time_s(self) -> Float64Array:
+        """Start of each step since the start of the export [s]."""
+        return np.round(self.positions * self.step_ms / MS_PER_S, 3)
+
+
+@dataclass
+class Series(Brief):
+    """One power column of a source at a coarser or the same step."""
+
+    source: RunSeries  # where the series is read from
+    column: str  # its column [W]
+    step_ms: int  # step of the export [ms], a multiple of the source's
+    spans: tuple[Rows, ...]  # rows of the source to export; each a whole number of steps
+    # Where reactive power comes from: a user's table, or a column of the source [var]
+    reactive: ReactiveTable | str | None = None
+    # Called with the fraction streamed after each block
+    progress: Callable[[float], None] = field(default=lambda _fraction: None)
+    # Energy [J] and largest mean power over a step [W] of the last complete pass over `blocks`
+    energy_j: float = 0.0
+    peak_w: float = -np.inf
+
+    @property
+    def rows_per_step(self) -> int:
+        """Intervals of the source in a step."""
+        return self.step_ms // self.source.step_ms
+
+    @property
+    def step_s(self) -> float:
+        """Step of the export [s]."""
+        return self.step_ms / MS_PER_S
+
+    @property
+    def in_milliseconds(self) -> bool:
+        """Whether steps start within a second, so that stamps need milliseconds."""
+        return bool(self.step_ms % MS_PER_S or self.edge(self.spans[0][0]).microsecond)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of exported steps."""
+        return sum(b - a for a, b in self.spans) // self.rows_per_step
+
+    def edge(self, row: int) -> datetime:
+        """Return when a row of the source starts, local time."""
+        return self.source.at(row)
+
+    def blocks(self) -> Iterator[ExportBlock]:
+        """Stream the series from its start; memory is bounded by the block."""
+        energy_j, peak_w, done = 0.0, -np.inf, 0
+        self.progress(0.0)
+        columns = [self.column, *([self.reactive] if isinstance(self.reactive, str) else [])]
+        for span in self.spans:
+            for block in self.source.blocks(columns, self.step_ms, span):
+                power_w = block.columns[self.column]
+                energy_j += float(power_w.sum()) * self.step_s
+                peak_w = max(peak_w, float(power_w.max()))
+                q_mvar = None
+                if isinstance(self.reactive, str):
+                    q_mvar = block.columns[self.reactive] / W_PER_MW
+                elif self.reactive is not None:
+                    q_mvar = self.reactive.at(power_w)
+                yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
+                done += power_w.size
+                self.progress(done / self.n_steps)
+        self.energy_j, self.peak_w = energy_j, peak_w
+
+
+def check_power_column(source: RunSeries, column: str) -> None:
+    """Refuse a column that is no power of the source, after a look at its file's head."""
+    powers = {c.name for c in source.run.columns if c.unit == "W"}
+    names = [name for name in source.check() if name.partition(".")[0] in powers]
+    if column not in names:
+        raise InputError(
+            f"{source.path}: no power column '{column}' (have: {one_of(names)})"
+            f"{did_you_mean(column, names)}"
+        )
+
+
+LeapDay = Literal["drop-feb29", "drop-last-day"]
+YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
+
+
+def parse_step_ms(text: str) -> int:
+    """Return a step such as ``"15 min"`` in milliseconds."""
+    try:
+        return parse_resolution_ms(text)
+    except ValueError as error:
+        raise InputError(f"--step: {error}") from None
+
+
+def check_step(source: RunSeries, step_ms: int) -> None:
+    """Refuse a step that the source can't be averaged to."""
+    folder, step_s = source.run.folder, step_ms / MS_PER_S
+    if step_ms < source.step_ms:
+        raise InputError(
+            f"{folder}: a step of {step_s:g} s is finer than the {source.name}'s "
+            f"{source.step_s:g} s, which holds no more detail; run again with "
+            f'--set "resolution={step_s:g} s"{_or_event_window(source)}'
+        )
+    if step_ms % source.step_ms:
+        raise InputError(
+            f"{folder}: a step of {step_s:g} s is no multiple of the {source.name}'s "
+            f"{source.step_s:g} s; choose a --step that is"
+        )
+
+
+def _or_event_window(source: RunSeries) -> str:
+    names = source.run.event_windows
+    return (
+        f", or export one of its worst windows with --event-window {one_of(names)}" if names else ""
+    )
+
+
+def rows_between(
+    source: RunSeries, first: datetime | None, until: datetime | None, step_ms: int
+) -> Rows:
+    """Return the rows of a part of the source, the whole by default."""
+    a = 0 if first is None else source.row_at(first, "--from")
+    b = source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
+    if a >= b:
+        raise InputError(f"--from must be before --to, found {first} and {until or 'the end'}")
+    rows_per_step = step_ms // source.step_ms
+    if (b - a) % rows_per_step:
+        seconds = (b - a) * source.step_s
+        raise InputError(
+            f"{source.run.folder}: {seconds:g} s are no whole number of steps of "
+            f"{step_ms / MS_PER_S:g} s; choose another --step, or a part with --from and --to"
+        )
+    return a, b
+
+
+def year_spans(
+    source: RunSeries, year: int | None, leap_day: LeapDay | None, step_ms: int, format_name: str
+) -> tuple[tuple[Rows, ...], str]:
+    """Return the rows of the calendar year that a run holds, 8,760 hours, and its leap rule."""
+    if step_ms not in YEAR_STEPS_MS:
+        steps = ", ".join(f"{ms // MS_PER_MIN} min" for ms in YEAR_STEPS_MS)
+        raise InputError(
+            f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
+        )
+    year = _choose(source, year, leap_day, format_name)
+    start = datetime(year, 1, 1)
+    if not isleap(year):
+        spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
+    elif leap_day is None:
+        raise InputError(
+            f"{source.run.folder}: {year} is a leap year and '{format_name}' takes 365 days; "
+            f"choose what it loses with --leap-day {' or --leap-day '.join(get_args(LeapDay))}"
+        )
+    elif leap_day == "drop-last-day":
+        spans, rule = [(start, datetime(year, 12, 31))], "drop-last-day: 31 December is left out"
+    else:
+        spans = [(start, datetime(year, 2, 29)), (datetime(year, 3, 1), datetime(year + 1, 1, 1))]
+        rule = "drop-feb29: 29 February is left out; later days are one weekday off the calendar"
+    where = f"'{format_name}', year {year}"
+    return tuple((source.row_at(a, where), source.row_at(b, where)) for a, b in spans), rule
+
+
+def _choose(source: RunSeries, year: int | None, leap_day: LeapDay | None, format_name: str) -> int:
+    whole = _whole_years(source, leap_day)
+    if year not in whole and (year is not None or not whole):
+        asked = "a whole calendar year" if year is None else f"the whole of {year}"
+        raise InputError(
+            f"{source.run.folder}: '{format_name}' needs {asked}, from 1 January 00:00 for 8,760 "
+            f'hours, and the run covers {source.covered}; run again with --set "duration=1 year" '
+            "and such a start, or export 'csv'"
+        )
+    if year is None and len(whole) > 1:
+        raise InputError(
+            f"{source.run.folder}: holds the years {', '.join(map(str, whole))}; choose one with "
+            "--year"
+        )
+    return whole[0] if year is None else year
+
+
+def _whole_years(source: RunSeries, leap_day: LeapDay | None) -> list[int]:
+    start, end = (moment.replace(tzinfo=None) for moment in (source.start, source.end))
+    shorter = leap_day == "drop-last-day"
+    ends = {
+        year: datetime(year, 12, 31) if shorter and isleap(year) else datetime(year + 1, 1, 1)
+        for year in range(start.year, end.year + 1)
+    }
+    return [k for k, end_of in ends.items() if start <= datetime(k, 1, 1) and end >= end_of]

@@ -1,0 +1,156 @@
+"""Tables of one file: with stamps, of 8,760 hours, for dynamic models, and for OpenG2G."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from diploee.base.clock import named_zone
+from diploee.base.errors import InputError
+from diploee.base.units import MS_PER_H
+from diploee.grid.export.base import ExportRequest, Written
+from diploee.grid.export.text import csv_file, in_kw, local_stamps
+from diploee.scenario.models import Facility
+
+
+def write_plain(request: ExportRequest) -> Written:
+    """Write stamps with their UTC offset, and power."""
+    facility = request.run.scenario.facility
+    name = request.options.time_zone or facility.time_zone
+    zone = named_zone(name) if name else facility.zone
+    with csv_file(request.path, ("timestamp", request.options.column)) as write:
+        for block in request.series.blocks():
+            stamps = local_stamps(block.starts_ms, zone, request.series.in_milliseconds)
+            write(stamps, np.round(block.power_w, 3))
+    notes = (
+        (
+            f"the stamps are local time of {name} with the UTC offset in force: the hour that a "
+            "spring change skips has no stamps, the one that an autumn change repeats has them "
+            "twice, with different offsets; each moment occurs once",
+        )
+        if name
+        else ()
+    )
+    return Written(
+        {request.path.name: f"timestamp: ISO 8601 with UTC offset; {request.options.column}: W"},
+        notes,
+    )
+
+
+def write_playback(request: ExportRequest) -> Written:
+    """Write seconds, power and reactive power."""
+    header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
+    with csv_file(request.path, header) as write:
+        for block in request.series.blocks():
+            write(block.time_s, *request.power_columns(block))
+    units = "t_s: s since the first step's start; p_mw: MW"
+    return Written(
+        {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
+        ("hold each value until the next t_s: it is a mean over the step, no sample at its start",),
+    )
+
+
+def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
+    """Write seconds and the power of a GPU."""
+    if request.run.scenario.facility.has_phases:
+        raise InputError(
+            f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
+            "there is no power per GPU of all; export 'openg2g-load' or 'playback'"
+        )
+    n_gpus = _gpus_behind(request.run.scenario.facility, request.options.column)
+    if not n_gpus:
+        raise InputError(
+            f"{request.run.folder}: no node behind '{request.options.column}' has a GPU, so "
+            "there is no power per GPU; export 'playback'"
+        )
+    if request.series.n_steps < 2:
+        raise InputError(
+            f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
+        )
+    with csv_file(request.path, header) as write:
+        for block in request.series.blocks():
+            write(block.time_s, np.round(block.power_w / n_gpus, 6))
+    return Written(
+        {request.path.name: f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"},
+        (
+            f"the power over all {n_gpus:,} GPUs, busy or idle, with the CPU packages' share: "
+            f"times {n_gpus:,} it is the column's power",
+            "OpenG2G repeats the trace, interpolates between its samples and rescales its peak to "
+            "the power per GPU that its user asks for",
+        ),
+    )
+
+
+def _gpus_behind(facility: Facility, column: str) -> int:
+    """Return the GPUs whose power a column holds: one pool's, or all."""
+    of_pool = column.partition(".")[2]
+    return sum(
+        pool.n_nodes * facility.node_type_of(name).n_gpus
+        for name, pool in facility.pools.items()
+        if name == of_pool or not of_pool
+    )
+
+
+def write_load(request: ExportRequest) -> Written:
+    """Write seconds and the power of the facility."""
+    with csv_file(request.path, ("t_s", "p_kw")) as write:
+        for block in request.series.blocks():
+            write(block.time_s, in_kw(block.power_w))
+    return Written(
+        {request.path.name: "t_s: s since the first step's start; p_kw: kW of the facility"},
+        ("OpenG2G interpolates between the rows and holds the last",),
+    )
+
+
+NO_DAYLIGHT_SAVING = (
+    "fixed time all year, at the UTC offset of its start: the first value starts at "
+    "1 January 00:00 local time, and no hour is skipped or repeated for daylight saving"
+)
+REOPT_WEEKDAYS = (
+    "REopt aligns tariffs with the weekdays of ElectricLoad.year; after drop-feb29 the values from "
+    "1 March on are a weekday off, after drop-last-day they are not"
+)
+
+
+def write_lines(request: ExportRequest) -> Written:
+    """Write one value a line."""
+    with csv_file(request.path) as write:
+        for block in request.series.blocks():
+            write(in_kw(block.power_w))
+    return Written(
+        {request.path.name: f"kW, one value a line, no header, {request.series.n_steps:,} lines"},
+        (NO_DAYLIGHT_SAVING,),
+    )
+
+
+def write_reopt_lines(request: ExportRequest) -> Written:
+    """Write one value a line, with notes for REopt."""
+    written = write_lines(request)
+    year = request.series.edge(request.series.spans[0][0]).year
+    return Written(
+        written.files,
+        (
+            *written.notes,
+            f"for ElectricLoad.path_to_csv; set ElectricLoad.year to {year} and "
+            f"Settings.time_steps_per_hour to {MS_PER_H // request.series.step_ms}",
+            REOPT_WEEKDAYS,
+        ),
+    )
+
+
+def write_reopt_json(request: ExportRequest) -> Written:
+    """Write the keys of a REopt scenario."""
+    loads_kw = [value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()]
+    content = {
+        "ElectricLoad": {
+            "loads_kw": loads_kw,
+            "year": request.series.edge(request.series.spans[0][0]).year,
+        },
+        "Settings": {"time_steps_per_hour": MS_PER_H // request.series.step_ms},
+    }
+    request.path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    return Written(
+        {request.path.name: "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"},
+        (NO_DAYLIGHT_SAVING, REOPT_WEEKDAYS),
+    )

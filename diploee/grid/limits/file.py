@@ -1,0 +1,114 @@
+"""A file of limits as YAML, and those that ship as presets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
+
+from diploee.base.errors import InputError, shown
+from diploee.base.files.places import find_shipped
+from diploee.base.model import Kinds, Model, default
+from diploee.base.plain_data import checked
+from diploee.grid.limits.check import LimitSpec, Text
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+
+K = TypeVar("K", bound=LimitSpec)
+
+CHECK_PRIMARY = "check the primary source before you rely on it"
+
+
+class _LimitKinds(Kinds[LimitSpec]):
+    """The kinds of limits by their keys in a file."""
+
+    def register(self, spec: type[K]) -> type[K]:
+        """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        key, number = getattr(spec, "key", None), getattr(spec, "number", "")
+        if number and number not in spec.model_fields:
+            raise InputError(f"limit kind '{key}': number is {shown(number)}, which is no field")
+        if key in Limits.model_fields and key not in self.by_name:
+            raise InputError(f"limit kind '{key}': files of limits have that key; give it another")
+        super().register(spec)
+        Limits.take({spec.key: spec})
+        return spec
+
+
+LIMITS = _LimitKinds(
+    "limit",
+    LimitSpec,  # type: ignore[type-abstract]  # the base of what is registered
+    "diploee.grid.limits.kinds",
+    key="key",
+)
+
+
+class Limits(Model):
+    """Limits on a load; every key may be left out."""
+
+    name: Text = default("", "Where the limits come from.")
+    source: Text = default("", "Document, and where it was seen.")
+    date: Text = default("", "Date of the document.")
+    status: Text = default("", "Such as 'proposed' or 'in force'.")
+    notes: tuple[Text, ...] = default((), "Omissions and assumptions of the file.")
+    not_stated: tuple[Text, ...] = default(
+        (), "Quantities that the source limits without a figure that was seen."
+    )
+
+    @classmethod
+    def take(cls, kinds: Mapping[str, type[LimitSpec]]) -> None:
+        """Add a key for each kind: a list of limits, or a number."""
+        for key, spec in kinds.items():
+            text = str(spec.__doc__).splitlines()[0]
+            field: Any = Field(default=(), description=text)
+            annotation: Any = tuple[spec, ...]  # type: ignore[valid-type]
+            if spec.number:
+                field = Field(default=None, description=text)
+                annotation = spec.model_fields[spec.number].rebuild_annotation() | None
+            cls.model_fields[key] = FieldInfo.from_annotated_attribute(annotation, field)
+        cls.model_rebuild(force=True)
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Limits:
+        if not list(self.each()):
+            raise ValueError("sets no limit; give ramps, swings, band_rms, peaks or others")
+        return self
+
+    def each(self) -> Iterator[tuple[str, LimitSpec]]:
+        """Yield the key and the spec of every limit, such as ``ramps.0``."""
+        for key, spec in LIMITS.by_name.items():
+            value = getattr(self, key)
+            if spec.number and value is not None:
+                yield key, spec(**{spec.number: value})
+            elif not spec.number:
+                yield from ((f"{key}.{k}", of) for k, of in enumerate(value))
+
+    @property
+    def origin(self) -> str:
+        """Source, date and status in one line; empty for a user's own."""
+        status = f"status: {self.status}" if self.status else ""
+        words = "; ".join(filter(None, (self.source, self.date, status)))
+        return f"{words}; {CHECK_PRIMARY}" if words else ""
+
+
+Limits.take(LIMITS.by_name)
+
+
+def load_limits(name_or_path: Path | str) -> Limits:
+    """Load and check limits.
+
+    Parameters
+    ----------
+    name_or_path : str or pathlib.Path
+        A YAML file, or the name of a preset such as ``"ercot_lcl_2026_06"``.
+
+    Raises
+    ------
+    ScenarioError
+        With one line for each problem: file, line, key, what was found, what is allowed.
+    """
+    path = find_shipped("limits", name_or_path)
+    data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
+    return checked(data, Limits, partial(located, path, lines))

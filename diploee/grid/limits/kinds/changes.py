@@ -1,0 +1,394 @@
+"""Limits on changes: ramps, changes above a size, swings, and in windows bands and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+import scipy
+from pydantic import Field, model_validator
+
+from diploee.base.measures.ramps import Sizes, differences, ramps, ranges
+from diploee.base.measures.series import QUANTA_PER_MW, Signal, Stretch, Values, to_mw
+from diploee.base.measures.spectrum import (
+    RESOLUTION_HZ,
+    STRIDE_MS,
+    WINDOW_MS,
+    band_rms,
+    line_amplitude,
+)
+from diploee.base.model import default, unset
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, S_PER_H
+from diploee.grid.limits.check import (
+    Amount,
+    Band,
+    Check,
+    LimitSpec,
+    Need,
+    NotAssessable,
+    Percent,
+    Positive,
+    Shown,
+    check_of_run,
+)
+from diploee.metrics.bands import BAND, why_no_spectrum
+from diploee.metrics.changes import RAMP, SWING
+from diploee.scenario.times import ResolutionMs
+
+_WAYS = ("up", "down", "")
+_UNITS = (("s", MS_PER_S), ("min", MS_PER_MIN))
+SETTLED = 1e-3
+"""ASSUMPTION [J]: a filter has started up when its slowest mode has decayed to this."""
+
+
+class RampLimit(LimitSpec):
+    """Largest ramp over an interval, by either of two definitions.
+
+    ``adjacent_means``: ``(mean(P over [t, t + L)) - mean(P over [t - L, t))) / L``, as the metrics
+    have it; ``end_points``: ``(P(t + L) - P(t)) / L`` of the run's own interval means. The first is
+    never above the largest of the second; both slide by the run's resolution.
+    """
+
+    key = "ramps"
+    is_sized_for = True
+
+    interval: ResolutionMs = Field(description="Length of the ramp, such as '1 min'.")
+    between: Literal["adjacent_means", "end_points"] = default(
+        "adjacent_means", "Values that are compared: means over the interval, or ends."
+    )
+    percentile: Percent | None = unset(
+        "Percentile of the sizes of all ramps that is limited, in place of the largest; with "
+        "mw_per_s or mw_per_min."
+    )
+    up_mw_per_s: Amount | None = unset("Largest rise [MW/s].")
+    down_mw_per_s: Amount | None = unset("Largest fall [MW/s].")
+    mw_per_s: Amount | None = unset("Largest change either way [MW/s].")
+    up_mw_per_min: Amount | None = unset("Largest rise [MW/min].")
+    down_mw_per_min: Amount | None = unset("Largest fall [MW/min].")
+    mw_per_min: Amount | None = unset("Largest change either way [MW/min].")
+
+    @model_validator(mode="after")
+    def _some_rate(self) -> RampLimit:
+        rates = list(self.rates())
+        if not rates:
+            raise ValueError(
+                "give a rate: up_mw_per_s, down_mw_per_s, mw_per_s, or the same in _per_min"
+            )
+        if self.percentile is not None and any(way for way, *_ in rates):
+            raise ValueError("a percentile is of ramps either way: give mw_per_s or mw_per_min")
+        return self
+
+    def rates(self) -> Iterator[tuple[str, Amount, str, int]]:
+        """Yield direction, rate, unit and the unit's time [ms] of every limit that is set."""
+        for per, per_ms in _UNITS:
+            for way in _WAYS:
+                amount = getattr(self, f"{way}_mw_per_{per}".removeprefix("_"))
+                if amount is not None:
+                    yield way, amount, f"MW/{per}", per_ms
+
+    @property
+    def what(self) -> str:
+        """Name of the limited quantity."""
+        return f"ramp over {self.interval / MS_PER_S:g} s"
+
+    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+        """Yield each rate with how often its time goes into the interval."""
+        for way, amount, _, per_ms in self.rates():
+            yield way, amount, self.interval / per_ms, self.interval
+
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+        """Yield the lines of what no ramp may be above."""
+        for way, amount, factor, _ in self.changes_mw() if self.percentile is None else ():
+            yield f"ramps {way}".rstrip(), amount, factor, self.interval
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield one check for each rate."""
+        shown.held(self.interval)
+        n, step_ms = self.interval // shown.clock.step_ms, shown.clock.step_ms
+        means = self.between == "adjacent_means"
+        n_window, per_mean = (2 * n, n) if means else (n + 1, 1)
+        signal = ramps(n) if means else differences(n)
+        for way, amount, unit, per_ms in self.rates():
+            limit, of = amount.of(shown)
+            text = RAMP.format(way or "either way", f"{self.interval / MS_PER_S:g} s")
+            text += f", {'adjacent means' if means else 'end points'}{of}"
+            said = shown.steps(self.interval, between_points=not means)
+            scale = 1 / QUANTA_PER_MW / per_mean / (self.interval / per_ms)
+            if self.percentile is None:
+                yield Check(
+                    text, limit, unit, self.interval, step_ms, _sizes(signal, way, scale), n_window,
+                    event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
+                    **said._asdict(),
+                )  # fmt: skip
+                continue
+            sizes = Sizes(_sizes(signal, way), n_window)
+            yield check_of_run(
+                f"P{self.percentile:g} of {text}", limit, unit, shown, sizes,
+                partial(_percentile, sizes, self.percentile, scale),
+                span_ms=self.interval, **said._asdict(),
+            )  # fmt: skip
+
+
+def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
+    """Return the sizes of changes up, down, or either way, scaled."""
+
+    def of(stretch: Stretch) -> Values | None:
+        if (found := signal(stretch)) is None:
+            return None
+        values = found.values if way == "up" else -found.values if way else np.abs(found.values)
+        return found._replace(values=values if scale == 1 else values * scale)
+
+    return of
+
+
+def _percentile(sizes: Sizes, percent: float, scale: float) -> float | None:
+    seen = sizes.result()
+    return seen.percentile(percent) * scale if seen.count else None
+
+
+class ChangeLimit(LimitSpec):
+    """Changes above a size must take their time: a conditional ramp.
+
+    A change of x takes x / r at the rate r: a range above x within a window of that length is
+    faster. ASSUMPTION [J]: what lies further apart is not one change.
+    """
+
+    key = "changes"
+    is_sized_for = True
+
+    above_mw: Positive = Field(description="Size of a change from which on it is limited [MW].")
+    max_mw_per_s: Positive = Field(description="Largest rate of such a change [MW/s].")
+
+    @property
+    def _window_s(self) -> float:
+        return self.above_mw / self.max_mw_per_s
+
+    @model_validator(mode="after")
+    def _within_an_hour(self) -> ChangeLimit:
+        window_s = self._window_s
+        if not PROFILE_STEP_MS / MS_PER_S <= window_s <= S_PER_H:
+            raise ValueError(
+                "above_mw over max_mw_per_s, the time of a change, must be 0.1 s to 1 h, "
+                f"found {window_s:.4g} s"
+            )
+        return self
+
+    @property
+    def what(self) -> str:
+        """Name of the limited quantity."""
+        return (
+            f"changes above {self.above_mw:g} MW at most {self.max_mw_per_s:g} MW/s: "
+            f"{SWING.format(f'{self._window_s:.4g} s')}"
+        )
+
+    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+        """Yield the size from which on a change is limited."""
+        yield "", Amount(mw=self.above_mw), 1.0, self._window_s * MS_PER_S
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield the check."""
+        step_ms = shown.clock.step_ms
+        # The last value of a window of n values starts n - 1 intervals after the first.
+        n = int(self._window_s * MS_PER_S + 1e-6) // step_ms + 1
+        shown.held((n - 1) * step_ms)
+        span_ms = (n - 1) * step_ms
+        said = shown.steps(span_ms, between_points=True)
+        yield Check(
+            self.what, self.above_mw, "MW", span_ms, step_ms, ranges(n), n, QUANTA_PER_MW,
+            **said._asdict(),
+        )  # fmt: skip
+
+
+class BandFilter(Band):
+    """Causal Butterworth band-pass, a high-pass where the run's rate does not hold the upper edge.
+
+    ASSUMPTION [J]: the rules name a band alone; order and causality are as in a public
+    implementation. The order can be set, and all of it is named in the result.
+    """
+
+    low_hz: Annotated[float, Field(ge=0.001)] = Field(description="Lower edge, 3 dB down [Hz].")
+    order: Annotated[int, Field(ge=1, le=8)] = default(
+        4, "Order at each edge: 20 dB a decade for each."
+    )
+
+    def sections(self, step_ms: int) -> Float64Array:
+        """Return the filter in second-order sections, shape (s, 6)."""
+        rate_hz = MS_PER_S / step_ms
+        is_band = self.high_hz < rate_hz / 2
+        edges, kind = ((self.low_hz, self.high_hz), "bandpass") if is_band else (
+            self.low_hz, "highpass"
+        )  # fmt: skip
+        sos: Float64Array = scipy.signal.butter(self.order, edges, kind, fs=rate_hz, output="sos")
+        return sos
+
+
+class SwingLimit(LimitSpec):
+    """Largest range, the largest less the smallest value, within a sliding window."""
+
+    key = "swings"
+    is_sized_for = True
+
+    window: ResolutionMs = Field(description="Length of the window, such as '10 s'.")
+    max_mw: Amount = Field(description="Largest range [MW].")
+    filter: BandFilter | None = unset(
+        "Band that the power passes before; the whole of it if absent."
+    )
+
+    @property
+    def what(self) -> str:
+        """Name of the limited quantity."""
+        text = SWING.format(f"{self.window / MS_PER_S:g} s")
+        band = self.filter
+        return f"{text}, filtered to {band.band}" if band else text
+
+    @property
+    def is_of_frequencies(self) -> bool:
+        """Whether the power is filtered."""
+        return self.filter is not None
+
+    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+        """Yield the range; a filter may overshoot, so that none holds behind one."""
+        if self.filter is None:
+            yield "", self.max_mw, 1.0, self.window
+
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+        """Yield the range."""
+        if self.filter is None:
+            yield "swings", self.max_mw, 1.0, self.window
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield the check."""
+        shown.held(self.window, 2)
+        limit, of = self.max_mw.of(shown)
+        step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
+        signal, said = ranges(n), shown.steps(self.window, between_points=True)
+        check = Check(
+            f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
+            event=("rolling_range", self.window / MS_PER_S, ""),
+            **said._asdict(),
+        )  # fmt: skip
+        if self.filter is not None:
+            _, of_band = shown.seen(self.filter)
+            if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
+                raise NotAssessable(
+                    f"the run's step of {shown.clock.step_s:g} s holds none", Need.FINER
+                )
+            running = RunningFilter(self.filter.sections(step_ms), n)
+            check.signal = lambda stretch: signal(running.see(stretch))
+            check.measure = unfiltered = Sizes(signal, n)
+            check.aside = lambda: (
+                f"without the filter {to_mw(max(unfiltered.result().max, 0)):.4g} MW"
+            )
+            check.note = "; ".join(filter(None, (of_band.note, check.note)))
+            check.scope = "; ".join(filter(None, (of_band.scope, check.scope)))
+            check.event = None
+            check.text += (
+                f" (causal Butterworth of order {self.filter.order}, started at rest at the first "
+                f"value, its first {running.n_settling * step_ms / MS_PER_S:.4g} s left out)"
+            )
+        yield check
+
+
+class RunningFilter:
+    """A filter whose state goes on from stretch to stretch, started at rest at the first value.
+
+    It gives filtered values as far as windows of `n_kept` reach back; `sections` has shape (s, 6).
+    """
+
+    def __init__(self, sections: Float64Array, n_kept: int) -> None:
+        self._sections, self._n_kept = sections, n_kept
+        poles = np.concatenate([np.roots(row[3:]) for row in sections])
+        self.n_settling = int(np.ceil(np.log(SETTLED) / np.log(np.abs(poles).max())))
+        self._rest = scipy.signal.sosfilt_zi(sections)
+        self._end_ms: int | None = None
+        self._n_left_out = 0
+
+    def see(self, stretch: Stretch) -> Stretch:
+        """Return the filtered new part, less what is left out, with what windows reach back."""
+        new = stretch.new.astype(np.float64)
+        if not new.size:
+            return Stretch(stretch.new, 0, stretch.end_ms, stretch.step_ms)
+        if self._end_ms != stretch.end_ms - new.size * stretch.step_ms:  # a first one, or a gap
+            self._state, self._n_left_out = self._rest * new[0], self.n_settling
+            self._tail = stretch.new[:0]
+        self._end_ms = stretch.end_ms
+        values, self._state = scipy.signal.sosfilt(self._sections, new, zi=self._state)
+        skipped = min(self._n_left_out, new.size)
+        self._n_left_out -= skipped
+        joined = np.concatenate([self._tail, np.rint(values[skipped:]).astype(np.int64)])
+        self._tail = joined[max(joined.size - self._n_kept + 1, 0) :].copy()
+        return Stretch(joined, new.size - skipped, stretch.end_ms, stretch.step_ms)
+
+
+class _Windows(Band, LimitSpec):
+    """A band, looked at in 10-minute windows, one every 5 minutes."""
+
+    is_sized_for = True
+
+    @property
+    def is_of_frequencies(self) -> bool:
+        """Always."""
+        return True
+
+    def _check(
+        self, shown: Shown, amount: Amount, of: Callable[[tuple[float, float]], Signal]
+    ) -> Check:
+        if reason := why_no_spectrum(shown.clock.step_ms):
+            raise NotAssessable(reason, Need.FINER)
+        seen_hz, said = shown.seen(self)
+        first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
+        if first >= seen_hz / RESOLUTION_HZ - 1e-6:
+            none = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
+            if said.note:
+                raise NotAssessable(f"seen up to {seen_hz:.3g} Hz, it {none}", Need.FINER)
+            raise NotAssessable(f"it {none}, whatever the run; give it a width of 1/600 Hz or more")
+        limit, how = amount.of(shown)
+        return Check(
+            f"{self.what}{how}", limit, "MW", WINDOW_MS, STRIDE_MS, of((self.low_hz, seen_hz)),
+            WINDOW_MS // shown.clock.step_ms, **said._asdict(),
+        )  # fmt: skip
+
+
+class BandLimit(_Windows):
+    """Largest rms of the load in a frequency band, over 10-minute windows."""
+
+    key = "band_rms"
+
+    max_rms_mw: Amount = Field(description="Largest rms [MW].")
+
+    @property
+    def what(self) -> str:
+        """The limited quantity."""
+        return BAND.format(self.band)
+
+    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+        """Yield the rms, which is at most half of the range, at any speed."""
+        yield "", self.max_rms_mw, 1.0, 0
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield the check."""
+        yield self._check(shown, self.max_rms_mw, band_rms)
+
+
+class LineLimit(_Windows):
+    """Largest amplitude, half of peak to peak, of a spectral line in a band.
+
+    The line stands out of the floor of its 10-minute window as in the metrics; its amplitude is
+    that of a sine, √2 times its rms. A window without such a line counts as 0.
+    """
+
+    key = "lines"
+
+    max_amplitude_mw: Amount = Field(description="Largest amplitude, ± [MW].")
+
+    @property
+    def what(self) -> str:
+        """The limited quantity."""
+        return f"amplitude of a line in {self.band}"
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield the check."""
+        yield self._check(shown, self.max_amplitude_mw, line_amplitude)

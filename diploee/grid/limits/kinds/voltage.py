@@ -1,0 +1,55 @@
+"""Limits on rapid voltage changes at the point of interconnection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from diploee.base.measures.voltage import VoltageChanges
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
+from diploee.grid.limits.check import (
+    Check,
+    LimitSpec,
+    Need,
+    NotAssessable,
+    Percent,
+    Shown,
+    check_of_run,
+)
+
+
+class VoltageChangeLimit(LimitSpec):
+    """Largest rapid voltage change, behind the short-circuit power of the scenario's `site`."""
+
+    key = "voltage_changes"
+    needs_reactive = True
+
+    max_percent: Percent = Field(description="Largest settled change of the voltage [%].")
+
+    @property
+    def what(self) -> str:
+        """The limited quantity."""
+        return "rapid voltage change, settled over 1 s"
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield the check."""
+        if shown.grid is None:
+            raise NotAssessable(
+                "the scenario lacks site.short_circuit_mva or site.x_over_r; give both"
+            )
+        if shown.clock.step_ms != PROFILE_STEP_MS:
+            raise NotAssessable("it needs steps of 0.1 s: --set 'step=0.1 s'", Need.FINER)
+        shown.held(2 * MS_PER_S)
+        changes = VoltageChanges(shown.grid, shown.clock.step_ms)
+
+        def largest() -> float | None:
+            if changes.collapses:
+                check.text += f", a collapse at {changes.collapses:,} instants"
+            return changes.largest.value if changes.largest.beside else None
+
+        no_q = "" if shown.has_reactive else "lower bound: no reactive power is modelled"
+        check = check_of_run(
+            self.what, self.max_percent, "%", shown, changes, largest, span_ms=MS_PER_S, note=no_q
+        )
+        yield check

@@ -1,0 +1,449 @@
+"""How large a battery keeps a run within limits, what that costs, and what it leaves undone.
+
+Controls are tried on a ladder that the load alone sets: lags of the supply up to a minute, then
+ramps held behind that lag, each rung a little slower. The lag makes the supply follow the load's
+mean over a job's iterations, and ramps are held alike up and down, so that the store stays about
+its reference. Rungs that a slower one undercuts, in power and an hour's energy, are left out. Of
+the others the loosest one is taken with which the load keeps all limits on ramps, swings, changes,
+bands and lines, the filtered ones too, and the battery has the power and the energy that this rung
+and all looser ones ask for. A limit that is tightened, or added, never takes a looser rung, so that
+neither power nor energy is ever smaller for it. Limits on power, demand and reactive power are not
+sized for; the report on the held load says whether they are kept with it.
+
+What is found is an entry of `facility.stages`, as it was checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+import yaml
+
+from diploee.base.errors import Brief, InputError
+from diploee.base.progress import stage
+from diploee.base.tables import Float64Array
+from diploee.base.units import (
+    J_PER_MWH,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    PROFILE_STEP_MS,
+    S_PER_MIN,
+    W_PER_MW,
+)
+from diploee.facility.base import POWER, STEPS_OF_TIME, Block
+from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Before, Held, RampRates, hold
+from diploee.grid.limits.check import POINTS
+from diploee.grid.limits.file import LIMITS, Limits
+from diploee.grid.limits.report import POWER_COLUMN, LimitReport, Supply, as_stored, check_limits
+from diploee.grid.limits.watch import needed_step_ms, steps_ms
+
+if TYPE_CHECKING:
+    from diploee.runs.reader import Run
+    from diploee.scenario.models import Scenario
+
+MOST_VALUES = 10_000_000
+"""Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
+
+COARSEST_MS = MS_PER_MIN // 10
+"""Interval of a run at most: that at which the stage that is found holds a ramp in MW/min."""
+
+MEAN_S = float(S_PER_MIN)
+"""Longest lag [s]. ASSUMPTION [J]: a minute is several iterations of most jobs."""
+
+WITHIN_MS = {"10 s": 10_000, "1 min": MS_PER_MIN, "10 min": 10 * MS_PER_MIN, "1 h": MS_PER_H}
+"""Times within which changes without and with the battery are compared."""
+
+WORSE = 1 + 1e-4
+"""A figure above that without the battery, in parts of it, is worse."""
+
+RUNGS = 16
+"""Rungs of the ladder by which a lag is doubled, or a ramp halved: each is 4 % slower."""
+
+OCTAVES = 10
+"""Ramps are tried down to the fastest one over 2 to this power."""
+
+DIGITS = 4
+"""Significant digits of the stage's entry."""
+
+_PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
+"""The stage as it is where a scenario says no more: window of charge, efficiencies, feedback."""
+
+_ENDLESS = _PLAIN.store()._replace(power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
+"""A store without end, filled from 0."""
+
+
+@dataclass(frozen=True)
+class Mitigation(Brief):
+    """A battery that keeps a run within limits, and the run with it."""
+
+    # The entry of `facility.stages` behind which the run keeps its limits; None where it keeps them
+    # without
+    stage: BatterySpec | None
+    # What the stage measures of itself over the run, such as `battery.discharged_mwh`
+    metrics: Mapping[str, float | None]
+    before: tuple[LimitReport, ...]  # the run checked against each file of limits
+    after: tuple[LimitReport, ...]  # the same with the battery
+    # Of the load without and with the battery, by name: value, unit
+    beside: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
+    is_resized: bool = False  # the run's site has its size by `facility.size`
+    finer_s: float = 0.0  # step that shows all limits that a battery is sized for [s]; 0 if it is
+
+    @property
+    def power_mw(self) -> float:
+        """Power of the battery [MW]; 0 where none is needed."""
+        return 0.0 if self.stage is None else self.stage.power_mw
+
+    @property
+    def usable_mwh(self) -> float:
+        """Energy between its least and most state of charge [MWh]."""
+        return 0.0 if self.stage is None else _usable_mwh(self.stage)
+
+    @property
+    def full_cycles(self) -> float:
+        """Equivalent full cycles of the nominal energy over the run."""
+        return self._measured("equivalent_full_cycles")
+
+    def entry(self) -> dict[str, Any] | None:
+        """Return the stage as an entry of `facility.stages`."""
+        if self.stage is None:
+            return None
+        return self.stage.model_dump(mode="json", exclude_none=True, exclude={"auxiliary_kw"})
+
+    def lines(self) -> list[str]:
+        """Return the report, line by line."""
+        seen_on = f"on means over {self.before[0].resolution_s:g} s"
+        without = [f"without it: {line}" for line in _briefs(self.before)]
+        if self.stage is None:
+            return [
+                f"battery: none, {seen_on} no limit that it is sized for is broken",
+                *without,
+                *self._left_over(),
+            ]
+        stage, measured = self.stage, self._measured
+        window = f"{stage.least_state_of_charge:.0%} and {stage.most_state_of_charge:.0%}"
+        lines = [
+            f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} MWh usable "
+            f"(between {window} of {stage.energy_mwh:.4g} MWh nominal), {self._control(stage)}",
+            *without,
+            *(f"with it: {line}" for line in _briefs(self.after)),
+            *self._left_over(),
+            f"worse with it: {'; '.join(self.worse()) or 'nothing that was looked at'}",
+            f"{self.full_cycles:,.4g} equivalent full cycles of the nominal "
+            f"energy, mean charge {measured('mean_state_of_charge'):.0%}, gives "
+            f"{measured('discharged_mwh'):,.4g} MWh, loses "
+            f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: {stage.charge_efficiency:.0%} in, "
+            f"{stage.discharge_efficiency:.0%} out, {stage.feedback_per_h:g} of the lacking energy "
+            "asked for per hour)",
+        ]
+        if measured("deepest_cycle"):
+            cycles = (
+                f"{measured(f'cycles_{low}_to_{high}_percent'):,.4g} of {low}-{high} %"
+                for low, high in pairwise(DEPTHS_PERCENT)
+            )
+            lines.append(
+                f"rainflow cycles of its state of charge: {', '.join(cycles)}; the deepest "
+                f"{measured('deepest_cycle'):.1%}, all depths added up "
+                f"{measured('cycled_depth'):,.4g}"
+            )
+        lines.append("entry for facility.stages, the last one before the point of interconnection:")
+        if self.is_resized:
+            lines[-1] += (
+                " (for the site in its size, as in manifest.json; in a scenario with facility.size "
+                "it would be multiplied as the nodes are)"
+            )
+        return [*lines, *yaml.safe_dump([self.entry()], sort_keys=False).splitlines()]
+
+    def worse(self) -> list[str]:
+        """Return what is larger with the battery, by how much, and which limits it breaks."""
+        larger = [
+            f"{name} {' to '.join(f'{v:,.{4 if v < 1e4 else 6}g}' for v in (before, after))} {unit}"
+            for name, (before, after, unit) in self.beside.items()
+            if after > before * WORSE
+        ]
+        for before, after in zip(self.before, self.after, strict=True):
+            met = {result.key for result in before.results} - {of.key for of in before.not_met}
+            larger += [of.by_how_much() for of in after.not_met if of.key in met]
+        return larger
+
+    def _control(self, stage: BatterySpec) -> str:
+        lag = f"smooths with a lag of {stage.smoothing_s:.4g} s"
+        if stage.ramp_limit is None:
+            return f"which {lag}"
+        return f"which {lag} and holds ramps of {stage.ramp_limit.up_mw_per_min:.4g} MW/min"
+
+    def _measured(self, name: str) -> float:
+        return self.metrics.get(f"battery.{name}") or 0.0
+
+    def _left_over(self) -> Iterator[str]:
+        """Yield limits that no battery is sized for, here or ever."""
+        keys = dict.fromkeys(result.key for report in self.after for result in report.not_met)
+        if left := [key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for]:
+            yield f"not met still, as no battery is sized for it: {', '.join(left)}"
+        unseen = dict.fromkeys(
+            key
+            for report in self.before
+            for key, *_ in report.unchecked
+            if LIMITS.by_name[key.split(".")[0]].is_sized_for
+        )
+        if unseen and self.finer_s:
+            yield (
+                f"not sized for: {', '.join(unseen)}, which means over "
+                f"{self.before[0].resolution_s:g} s do not show; size on a run with --set "
+                f"resolution='{self.finer_s:g} s'"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it in plain types, for JSON."""
+        return {
+            "power_mw": self.power_mw,
+            "usable_energy_mwh": self.usable_mwh,
+            "nominal_energy_mwh": 0.0 if self.stage is None else self.stage.energy_mwh,
+            "stage": self.entry(),
+            "stage_is_of_resized_site": self.is_resized,
+            "metrics": dict(self.metrics),
+            "before": [report.as_dict() for report in self.before],
+            "after": [report.as_dict() for report in self.after],
+            "worse": self.worse(),
+        }
+
+
+def _briefs(reports: Sequence[LimitReport]) -> Iterator[str]:
+    for report in reports:
+        yield "\n".join(report.brief())
+
+
+@stage("battery")
+def mitigate(run: Run, *limits: Limits) -> Mitigation:
+    """Find the smallest battery that keeps a run within limits.
+
+    Parameters
+    ----------
+    run : Run
+        Run whose power at the meter is to be kept within limits.
+    *limits : Limits
+        Limits; those on ramps, swings, bands and lines size the battery.
+    """
+    step_ms = run.scenario.resolution_ms
+    most_ms, shows_all_ms = (
+        min(of) for of in zip(*(sizing_steps_ms(one, run.scenario) for one in limits), strict=True)
+    )
+    _check_step(run, most_ms, shows_all_ms)
+    finer_s = shows_all_ms / MS_PER_S if shows_all_ms < step_ms else 0.0
+    n = run.scenario.n_intervals
+    if n > MOST_VALUES:
+        raise InputError(
+            f"{run.folder}: {n:,} intervals, a battery is sized on up to {MOST_VALUES:,}; simulate "
+            "at a coarser resolution, or a shorter time"
+        )
+    taken = {column.name for column in BatterySpec.columns} & {c.name for c in run.columns}
+    if taken:
+        raise InputError(
+            f"{run.folder}: the site has a battery already, and a run takes one; size it on a run "
+            "without that stage"
+        )
+    before = tuple(check_limits(run, one) for one in limits)
+    sizing = _Sizing(run, limits, power_of(run), step_ms / MS_PER_S, shows_all_ms / MS_PER_S)
+    stage = sizing.smallest_stage()
+    if stage is None:
+        return Mitigation(None, {}, before, before, finer_s=finer_s)
+    block, meter = Block(0, step_ms, {POWER: sizing.power_w}), stage.meter()
+    values = stage.apply(block, stage.start())[0]
+    meter.add(Block(0, step_ms, values))
+    after = tuple(sizing.judged(values[POWER], one) for one in limits)
+    beside = {
+        name: (was, is_now, unit)
+        for (name, was, unit), (_, is_now, _) in zip(
+            *(figures_of(power_w, step_ms) for power_w in (sizing.power_w, values[POWER])),
+            strict=True,
+        )
+    }
+    is_resized = "size" in run.manifest
+    return Mitigation(stage, meter.values(), before, after, beside, is_resized, finer_s)
+
+
+def power_of(run: Run) -> Float64Array:
+    """Return the power of a run at the meter [W]."""
+    power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
+    return power_w.astype(np.float64)
+
+
+def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float, str]]:
+    """Yield what a battery may make worse of a load: name, value and unit."""
+    step_s = step_ms / MS_PER_S
+    power_mw = power_w / W_PER_MW
+    yield f"highest mean of {step_s:g} s", float(power_mw.max()), "MW"
+    for name, within_ms in WITHIN_MS.items():
+        if step_ms <= within_ms < power_mw.size * step_ms:
+            n = within_ms // step_ms + 1
+            highest = scipy.ndimage.maximum_filter1d(power_mw, n)
+            ranges = highest - scipy.ndimage.minimum_filter1d(power_mw, n)
+            yield f"largest change within {name}", float(ranges.max()), "MW"
+    yield "energy", float(power_mw.mean()) * power_mw.size * step_ms / MS_PER_H, "MWh"
+
+
+def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
+    """Return the longest means that a battery is sized on, and those that show all of the limits.
+
+    Iterations of a synchronous job must be seen: a battery that does not would let them pass.
+    """
+    shows_all_ms = scenario.resolution_ms
+    if sized_for := _sized_for(limits):
+        shows_all_ms = needed_step_ms(Limits(**sized_for), scenario)
+    hidden = scenario.iteration_s * MS_PER_S < POINTS * COARSEST_MS
+    return (min(shows_all_ms, COARSEST_MS) if hidden else COARSEST_MS), shows_all_ms
+
+
+def _check_step(run: Run, most_ms: int, shows_all_ms: int) -> None:
+    """Refuse a run whose means are longer than the steps in which its battery would act."""
+    step_ms = run.scenario.resolution_ms
+    if step_ms > most_ms:
+        most_ms = min(most_ms, shows_all_ms)
+        fine_ms = next((ms for ms in steps_ms(step_ms) if ms <= most_ms), PROFILE_STEP_MS)
+        raise InputError(
+            f"{run.folder}: means over {step_ms / MS_PER_S:g} s hide what the battery holds, which "
+            f"needs steps of {most_ms / MS_PER_S:g} s or less; run the site with --set "
+            f"resolution='{fine_ms / MS_PER_S:g} s' and size it on that"
+        )
+
+
+def _sized_for(limits: Limits) -> dict[str, Any]:
+    return {
+        key: limit
+        for key, spec in LIMITS.by_name.items()
+        if spec.is_sized_for and (limit := getattr(limits, key))
+    }
+
+
+def _usable_mwh(stage: BatterySpec) -> float:
+    store = stage.store()
+    return (store.most_j - store.least_j) / J_PER_MWH
+
+
+class _Sizing:
+    """Finds what keeps a load within the limits that a battery is sized for."""
+
+    def __init__(
+        self,
+        run: Run,
+        limits: Sequence[Limits],
+        power_w: Float64Array,
+        dt_s: float,
+        needed_s: float,
+    ) -> None:
+        self._run, self.power_w, self.dt_s = run, power_w, dt_s
+        self.limits = [Limits(**sized_for) for one in limits if (sized_for := _sized_for(one))]
+        without = [check_limits(run, one) for one in self.limits]
+        if not any(report.results for report in without):
+            names = ", ".join(one.name for one in limits if one.name)
+            raise InputError(
+                f"{names or 'these limits'}: no limit on ramps, swings, changes, bands or "
+                f"lines that means over {dt_s:g} s show; "
+                + (
+                    f"run the site with --set resolution='{needed_s:g} s' and size it on that"
+                    if needed_s < dt_s
+                    else "there is nothing to size a battery for"
+                )
+            )
+        self._is_kept = not any(report.not_met for report in without)
+
+    def held(self, control: BatterySpec) -> Held:
+        """Return the load held by a battery without end."""
+        start = Before(float(self.power_w[0]), _ENDLESS.reference_j)
+        return hold(self.power_w, self.dt_s, _ENDLESS, control.hold(), start)
+
+    def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
+        """Check the run with a supply [W] in place of its load."""
+        return check_limits(self._run, limits, _supply(self._run, supply_w))
+
+    def _keeps(self, control: BatterySpec) -> bool:
+        supply_w = self.held(control).supply_w
+        return not any(self.judged(supply_w, one).not_met for one in self.limits)
+
+    def ladder(self) -> list[BatterySpec]:
+        """Return controls of no size yet, each slower than the one before, set by the load alone.
+
+        Lags begin where the run's steps are a tenth of them, or at the finest step.
+        """
+        is_finest = self.dt_s * MS_PER_S <= PROFILE_STEP_MS
+        first_s = min(self.dt_s if is_finest else STEPS_OF_TIME * self.dt_s, MEAN_S)
+        n_lags = int(np.log2(MEAN_S / first_s) * RUNGS)
+        fastest = float(np.ptp(self.power_w)) / W_PER_MW * S_PER_MIN / MEAN_S
+        lags = (MEAN_S * 2.0 ** (-k / RUNGS) for k in range(n_lags, -1, -1))
+        ramps = (_rounded(fastest * 2.0 ** (-k / RUNGS)) for k in range(1, OCTAVES * RUNGS))
+        return [_PLAIN.model_copy(update={"smoothing_s": _rounded(lag_s)}) for lag_s in lags] + [
+            _PLAIN.model_copy(
+                update={
+                    "smoothing_s": MEAN_S,
+                    "ramp_limit": RampRates(up_mw_per_min=rate, down_mw_per_min=rate),
+                }
+            )
+            for rate in ramps
+        ]
+
+    def smallest_stage(self) -> BatterySpec | None:
+        """Return the stage of the loosest control that keeps the limits; None if none is needed.
+
+        The ladder is halved at places that no limit sets: a tighter one ends at the same rung or a
+        later one, even if rungs do not keep them all from one on.
+        """
+        if self._is_kept:
+            return None
+        ladder = self.ladder()
+        first, last = 0, len(ladder) - 1
+        if not self._keeps(ladder[last]):
+            raise InputError(
+                f"{self._run.folder}: no battery that smooths the power and holds ramps keeps "
+                "these limits; raise them, or look at the limits one by one with diploee limits"
+            )
+        while first < last:
+            middle = (first + last) // 2
+            first, last = (first, middle) if self._keeps(ladder[middle]) else (middle + 1, last)
+        sizes = np.array([self._size(control) for control in ladder])
+        # Rungs that no slower one undercuts: along these the size only grows.
+        size = sizes.sum(axis=1)
+        kept = np.flatnonzero(size <= np.minimum.accumulate(size[::-1])[::-1])
+        rung = next(k for k in kept if k >= last and self._keeps(ladder[k]))
+        power_mw, usable_mwh = sizes[kept[kept <= rung]].max(axis=0)
+        return ladder[rung].model_copy(
+            update={
+                "power_mw": _rounded(power_mw, np.ceil),
+                "energy_mwh": _rounded(usable_mwh / _usable_mwh(_PLAIN), np.ceil),
+            }
+        )
+
+    def _size(self, control: BatterySpec) -> tuple[float, float]:
+        """Return the power [MW] and usable energy [MWh] of all that a control asks for."""
+        held = self.held(control)
+        power_w, half_j = (float(np.abs(of).max()) for of in (held.battery_w, held.stored_j))
+        return power_w / W_PER_MW, 2 * half_j / J_PER_MWH  # half of the energy each way
+
+
+def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
+    """Return a positive value to the digits of an entry."""
+    unit = 10.0 ** (np.floor(np.log10(value)) - DIGITS + 1)
+    return float(f"{way(value / unit) * unit:.{DIGITS}g}")
+
+
+def _supply(run: Run, power_w: Float64Array) -> Supply:
+    """Return the power of a run behind a battery, with its own peak and rating."""
+    facility, power_w = run.scenario.facility, as_stored(power_w)
+    of_run = run.metrics.get("grid") or {}
+    power = {**(run.metrics.get("power") or {}), "min_mw": float(power_w.min()) / W_PER_MW}
+    if not (facility.stages or facility.has_ac_power):
+        power["rated_mw"] = facility.supplied_power_w / W_PER_MW
+    filled_w = power_w[-(-round(run.transient_h * MS_PER_H) // run.scenario.resolution_ms) :]
+    most_mw = float(filled_w.max()) / W_PER_MW if filled_w.size else None
+    peak = {**(of_run.get("peak") or {}), "time": None, "max_mw": most_mw}
+    # Causes of the load's events are not those of the supply's.
+    events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
+    grid = {**of_run, **events, "peak": peak}
+    metrics = {**run.metrics, "power": power, "grid": grid}
+    stages = (*facility.stages, _PLAIN)
+    behind = facility.model_copy(update={"stages": stages})
+    return Supply(power_w, metrics, behind)

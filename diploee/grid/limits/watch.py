@@ -1,0 +1,201 @@
+"""Limits while a run passes: the step that they need, and a sink that checks them at it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from diploee.base.clock import WallClock
+from diploee.base.errors import InputError
+from diploee.base.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.facility.base import POWER, Block, Stage
+from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
+from diploee.grid.limits.file import Limits
+from diploee.grid.limits.report import (
+    Checked,
+    LimitReport,
+    all_checks,
+    as_stored,
+    checks_of,
+    quanta,
+    reactive_of,
+    report_of,
+    shown_at,
+)
+from diploee.metrics.bands import Support
+from diploee.scenario.models import Scenario
+from diploee.schedule.schedule import Transient
+
+STEPS_OF_WINDOW = 10
+"""A value over a sliding window is looked at in steps of a tenth of it at most."""
+
+_ALL_SEEN = Support(np.inf, np.inf, 0.0, 0.0, np.inf)
+
+
+def steps_ms(resolution_ms: int) -> Iterator[int]:
+    """Yield the steps of which a resolution is made, from the coarsest on."""
+    units = resolution_ms // PROFILE_STEP_MS
+    yield from (resolution_ms // n for n in range(1, units + 1) if units % n == 0)
+
+
+def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
+    """Return the coarsest step at which a run shows as much of limits as at 0.1 s.
+
+    What the profiles hold is left out of account.
+    """
+    has_reactive = scenario.facility.has_ac_power
+
+    def shown(step_ms: int) -> Shown:
+        clock = WallClock(scenario.start_with_zone, step_ms)
+        found = shown_at(
+            clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, ""), 1.0, has_reactive,
+            grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
+        )  # fmt: skip
+        return replace(found, whole_mw=1.0, whole="", no_whole=None)
+
+    finest = shown(PROFILE_STEP_MS)
+    needed = scenario.resolution_ms
+    for _, spec in limits.each():
+        wanted = _outcome(spec, finest)
+        for step_ms in steps_ms(needed):
+            if step_ms == PROFILE_STEP_MS or _outcome(spec, shown(step_ms)) == wanted:
+                needed = step_ms
+                break
+    return needed
+
+
+def at_needed_step(
+    scenario: Scenario, further: Sequence[Stage] = (), limits: Sequence[Limits] = ()
+) -> Scenario:
+    """Return a scenario with the step that its stages and limits need, where it names none.
+
+    Raises
+    ------
+    InputError
+        If it names a coarser one than a stage needs; of limits it leaves some inconclusive.
+    """
+    resolution_ms = scenario.resolution_ms
+    asked: dict[str, int] = {}
+    for number, stage in enumerate([*scenario.facility.stages, *further]):
+        of_stage = getattr(stage, "needed_step_ms", lambda: None)()
+        if of_stage is not None:
+            fine = (ms for ms in steps_ms(resolution_ms) if ms <= of_stage)
+            kind = getattr(stage, "kind", type(stage).__name__)
+            asked[f"facility.stages.{number} ({kind})"] = next(fine, PROFILE_STEP_MS)
+    for what, step_ms in asked.items():
+        if scenario.step is not None and step_ms < scenario.step:
+            raise InputError(
+                f"step: {scenario.step / MS_PER_S:g} s is coarser than the "
+                f"{step_ms / MS_PER_S:g} s that {what} needs; give that, or leave it out"
+            )
+    if scenario.step is not None:
+        return scenario
+    of_limits = (needed_step_ms(each, scenario) for each in limits)
+    needed_ms = gcd(resolution_ms, *asked.values(), *of_limits)
+    if needed_ms == resolution_ms:
+        return scenario
+    return scenario.model_copy(update={"step": needed_ms})
+
+
+def _outcome(spec: LimitSpec, shown: Shown) -> list[tuple[bool, bool]] | Need:
+    """Return what a series shows of a limit, and which windows it has in steps that are few."""
+    checks, why = checks_of(spec, shown)
+    if why is not None:
+        return why.need
+    return [(bool(check.note), _is_coarse(check, shown.clock.step_ms)) for check in checks]
+
+
+def _is_coarse(check: Check, step_ms: int) -> bool:
+    slides = check.n_window > 1 and check.stride_ms == step_ms and not check.of_run
+    return slides and step_ms > PROFILE_STEP_MS and check.span_ms < STEPS_OF_WINDOW * step_ms
+
+
+class LimitWatch:
+    """Checks limits while a run passes at its step; a sink.
+
+    Parameters
+    ----------
+    limits : Limits
+        What is checked.
+    scenario : Scenario
+        The settled site.
+    support : Support
+        What the profiles support.
+    rated : (float, str)
+        Rated power where the power is taken [MW], and what it is.
+    columns : collection of str
+        Columns that the run's blocks have.
+    transient : Transient
+        The time in which the run fills up.
+    peak_mw : float, optional
+        The peak, where it is known before.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        scenario: Scenario,
+        support: Support,
+        rated: tuple[float, str],
+        columns: Collection[str],
+        transient: Transient,
+        peak_mw: float | None = None,
+    ) -> None:
+        self.limits, self._transient = limits, transient
+        self._reactive = reactive_of(limits, columns)
+        clock = WallClock(scenario.start_with_zone, scenario.step_ms)
+        site = scenario.facility
+        self._whole = shown_at(
+            clock, support, scenario.horizon_ms, site, rated, peak_mw, bool(self._reactive),
+            grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
+        )  # fmt: skip
+        self._checks, self._unchecked = all_checks(limits, self._whole)
+        self._series = Checked(self._checks, clock.step_ms)
+        self._most_w = self._least_w = 0.0
+
+    def add(self, block: Block) -> None:
+        """Take in a block at the step."""
+        power_w = as_stored(block.columns[POWER])
+        self._most_w = max(self._most_w, float(power_w.max()))
+        self._least_w = min(self._least_w, float(power_w.min()))
+        power, *others = (
+            quanta(values, f"column '{name}'")
+            for name, values in (
+                (POWER, power_w),
+                *((name, as_stored(block.columns[name])) for name in self._reactive),
+            )
+        )
+        reactive = others[0] if others else None
+        self._series.add(block.t0_ms, power, self._transient.end_ms, reactive)
+
+    def report(self, metrics: Mapping[str, Any], boundary: str) -> LimitReport:
+        """Return the report, with the causes of the run's metrics."""
+        peak_mw = self._most_w / W_PER_MW
+        seen = replace(self._whole, peak_mw=peak_mw, exports=self._least_w < 0)
+        checks, unchecked = list(self._checks), list(self._unchecked)
+        for key, spec in self.limits.each():
+            left = [of for of in unchecked if of[0][0] == key]
+            partly = [c for c in checks if c.key == key and c.note]
+            if (left or partly) and (below := spec.below(seen)):
+                below.key, below.spec = key, spec
+                below.exceedance.add(np.array([peak_mw]), 0)
+                checks = [c for c in checks if c.key != key] + [below]
+                unchecked = [of for of in unchecked if of not in left]
+        transient_ms = self._transient.end_ms
+        found = report_of(self.limits, checks, unchecked, seen, metrics, transient_ms)
+        return replace(found, boundary=boundary)
+
+
+def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
+    """Return whether limits are in percent of a peak that only a run of a whole year tells."""
+    clock = WallClock(scenario.start_with_zone, scenario.step_ms)
+    of_site = clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, "")
+    known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
+    if known.whole_mw == unknown.whole_mw:
+        return False
+    reasons = (checks_of(spec, unknown)[1] for _, spec in limits.each())
+    return any(why is not None and why.need is Need.LONGER for why in reasons)

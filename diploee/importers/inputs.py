@@ -1,0 +1,210 @@
+"""`Inputs`: everything that a run reads from files, read once, before its first stage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from diploee.base.annexes import annex
+from diploee.base.clock import RunClock, whole_year
+from diploee.base.errors import InputError, LogFormatError, one_line
+from diploee.base.files import reason
+from diploee.base.units import MS_PER_S
+from diploee.facility.weather import Weather
+from diploee.loads.jobs.job_log import JobLog
+from diploee.loads.services.curves import Curves
+from diploee.loads.services.request_trace import LONGEST_STEP_MS, RequestTrace, trace_step_ms
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
+from diploee.scenario.loading import content_hash, input_files
+from diploee.scenario.log_replay import JobReplay, LogReading, RequestReplay
+from diploee.scenario.models import Scenario
+from diploee.schedule.signals import Signal, fit_to_run
+
+T = TypeVar("T")
+_Fingerprint = tuple[tuple[int, ...] | None, ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of a run."""
+
+    # Power profiles of the jobs; a profile's samples are read when they are first needed
+    profiles: ProfileLibrary
+    logs: Mapping[str, JobLog]  # the log of each job stream with a `replay`
+    zeus: Mapping[str, Any]  # the traces of each job stream with a `zeus` block
+    traces: Mapping[str, RequestTrace]  # the trace of each request stream with a `replay`
+    curves: Curves  # latency and power curves by request stream and service
+    # One batch of each class with `batch_inference`, by the names of stream and class
+    batches: Mapping[tuple[str, str], PowerProfile]
+    # Weather over the run, and over `whole_year`, where the facility names it
+    weather: Weather | None
+    weather_year: Weather | None
+    signals: Mapping[str, Signal]  # signals from outside in the time of the run, by name
+    # SHA-256 of each log and trace, by the name that the scenario gives it
+    hashes: Mapping[str, str]
+    # Measurements of the models of replica streams, by the names of stream and model
+    replicas: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+
+
+def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
+    """Read all that a scenario names."""
+    return InputReader().load(scenario, library)
+
+
+class InputReader:
+    """Reads the inputs of one scenario after another; a file that the next one shares is kept.
+
+    What is kept is what the last scenario named. It is read again when its options change, or the
+    file's size, time or identity.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[_Fingerprint, Any]] = {}
+        self._used: set[str] = set()
+        self._lock = Lock()
+
+    def load(self, scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
+        """Read all that a scenario names, as `load_inputs` says."""
+        with self._lock:
+            self._used = set()
+            inputs = self._load(scenario, library or ProfileLibrary.open())
+            self._kept = {key: self._kept[key] for key in self._used}
+        return inputs
+
+    def _load(self, scenario: Scenario, library: ProfileLibrary) -> Inputs:
+        folder, facility = scenario.folder, scenario.facility
+        logs: dict[str, JobLog] = {}
+        zeus: dict[str, Any] = {}
+        traces: dict[str, RequestTrace] = {}
+        for name, jobs in scenario.streams.items():
+            if jobs.replay is not None:
+                n_gpus = facility.node_type_of(jobs.pool).n_gpus
+                with _of_replay(f"streams.{name}"):
+                    logs[name] = self._log(jobs.replay, folder, n_gpus or None)
+            if jobs.zeus is not None:
+                zeus[name] = annex("read_zeus_inputs")(name, jobs.zeus, folder, self._once)
+        for name, requests in scenario.request_streams.items():
+            for key, replay in requests.replays(name).items():
+                with _of_replay(f"request_streams.{key}"):
+                    traces[key] = self._trace(replay, folder, scenario.clock)
+        hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
+        batched = {
+            name: spec
+            for name, spec in scenario.streams.items()
+            if any(of.batch_inference is not None for of in spec.job_classes())
+        }
+        return Inputs(
+            profiles=library,
+            logs=logs,
+            zeus=zeus,
+            traces=traces,
+            curves=_of(scenario.request_streams, "load_curves", traces, folder),
+            batches=_of(batched, "load_batches", folder),
+            weather=self.weather(scenario, scenario.clock),
+            weather_year=self.weather(scenario, whole_year(facility.zone)),
+            signals=self._signals(scenario),
+            hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
+            replicas=_of(scenario.replica_streams, "load_replica_data", folder),
+        )
+
+    def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
+        key = f"{read.__module__}.{read.__qualname__} {paths} {options}"
+        found_as = tuple(part for path in paths for part in _fingerprint(path))
+        if key not in self._kept or self._kept[key][0] != found_as:
+            self._kept.pop(key, None)  # before the new one takes as much memory
+            self._kept[key] = found_as, read(*paths, **options)
+        self._used.add(key)
+        found: T = self._kept[key][1]
+        return found
+
+    def _log(self, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None) -> JobLog:
+        log: JobLog = self._once(
+            annex("read_job_log"),
+            readable(folder / replay.log, "replay.log"),
+            log_format=replay.format,
+            pool_gpus_per_node=pool_gpus_per_node,
+            **{key: getattr(replay, key) for key in LogReading.model_fields},
+        )
+        return log
+
+    def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
+        def read(step_ms: int) -> RequestTrace:
+            trace: RequestTrace = self._once(
+                annex("read_request_trace"),
+                readable(folder / replay.trace, "replay.trace"),
+                trace_format=replay.format,
+                step_s=step_ms / MS_PER_S,
+                columns=replay.columns or None,
+                utc_offset=replay.utc_offset,
+                time_unit=replay.time_unit,
+            )
+            return trace
+
+        # Finer than the run's steps, whose edges are not those of the trace's.
+        try:
+            return read(max(trace_step_ms(clock) // 10, MS_PER_S))
+        except LogFormatError:  # may have too many such steps, or is wrong in any step
+            return read(LONGEST_STEP_MS)
+
+    def weather(self, scenario: Scenario, clock: RunClock) -> Weather | None:
+        """Return the weather of a scenario over a span, if it names any."""
+        spec = scenario.facility.weather
+        if spec is None:
+            return None
+        for name in spec.files:
+            readable(scenario.folder / name, "facility.weather.path")
+        return spec.open(clock, scenario.folder, self._once)
+
+    def _signals(self, scenario: Scenario) -> dict[str, Signal]:
+        if scenario.flexibility is None:
+            return {}
+        found: dict[str, Signal] = {}
+        for name, spec in scenario.flexibility.signals.given().items():
+            path = readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
+            signal = self._once(annex("read_signal"), path, name=name, spec=spec)
+            found[name] = fit_to_run(signal, path, scenario.clock)
+        return found
+
+
+@contextmanager
+def _of_replay(stream: str) -> Iterator[None]:
+    """Name the replay in problems of its file, without options of the commands that read such."""
+    try:
+        yield
+    except InputError as error:
+        text = re.sub(r" \(--[^()]*\)", "", str(error))
+        raise type(error)(f"{stream}.replay: {text}") from error
+
+
+def _of(specs: Mapping[str, Any], reader: str, *more: Any) -> Any:
+    """Read what some streams name; a reader is opened only where there are any."""
+    return annex(reader)(specs, *more) if specs else {}
+
+
+def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:
+    """Yield what shows that a file, or one in a folder, was changed."""
+    for part in [path, *(sorted(path.rglob("*")) if path.is_dir() else ())]:
+        try:
+            stat = part.stat()
+        except OSError:  # whoever reads it says so
+            yield None
+        else:
+            yield stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def readable(path: Path, key: str) -> Path:
+    """Return a path that stands there; raises `LogFormatError` with the key that names it."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise LogFormatError(
+            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the scenario file"
+        ) from error
+    return path

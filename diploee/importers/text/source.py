@@ -1,0 +1,120 @@
+"""Foreign files as bytes: regular files alone, unpacked by their content, up to a limit."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+
+import pyarrow as pa
+
+from diploee.base.errors import InputError, LogFormatError, one_line
+from diploee.base.files import reason
+
+PIECE_BYTES = 1 << 23
+"""Bytes unpacked at a time."""
+
+MAX_UNPACKED_BYTES = 1 << 32
+"""Packed files that unpack to more are not held in memory."""
+
+LEAST_BOMB_BYTES = 1 << 26
+MAX_RATIO = 100
+"""Logs pack to a tenth, at best to a fiftieth: what grows by more, and beyond `LEAST_BOMB_BYTES`,
+is no log. It is refused where that shows, not at its end."""
+
+_PACKINGS: Mapping[bytes, tuple[str, Callable[[Any], Any]]] = {
+    b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+    b"\x28\xb5\x2f\xfd": ("zstd", lambda file: pa.CompressedInputStream(file, "zstd")),
+    b"BZh": ("bzip2", bz2.BZ2File),
+}
+_KINDS = {
+    stat.S_IFDIR: "Is a directory",
+    stat.S_IFIFO: "it is a named pipe",
+    stat.S_IFSOCK: "it is a socket",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+}
+
+
+def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
+    """Open a regular file for reading."""
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+        if kind == stat.S_IFREG:
+            return path.open("rb")
+        why = _KINDS.get(kind, "it is no regular file")
+        raise error(f"{one_line(str(path))}: can't be read ({why}); give a readable file")
+    except (OSError, ValueError) as problem:  # a path that no system can have is a ValueError
+        why = reason(problem) if isinstance(problem, OSError) else str(problem)
+        raise error(
+            f"{one_line(str(path))}: can't be read ({why}); give a readable file"
+        ) from problem
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file as it is stored; errors as in `open_file`."""
+    with open_file(path) as file:
+        try:
+            return file.read()
+        except OSError as problem:
+            raise LogFormatError(f"{path}: can't be read ({reason(problem)})") from problem
+
+
+def _is_packed(data: bytes) -> bool:
+    """Return whether content begins as that of a packed file."""
+    return data.startswith(tuple(_PACKINGS))
+
+
+def unpacked(path: Path, data: bytes) -> bytes:
+    """Return stored content, unpacked where it is packed; errors name the path."""
+    if not _is_packed(data):
+        return data
+    parts, size = [], 0
+    for part in unpacked_pieces(path, io.BytesIO(data)):
+        parts.append(part)
+        size += len(part)
+        if size > MAX_UNPACKED_BYTES:
+            fail_size(path, MAX_UNPACKED_BYTES)
+    return b"".join(parts)
+
+
+def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of an open file, unpacked where it is packed; errors name the path."""
+    magic = file.read(8)
+    file.seek(0)
+    name, unpack = next(
+        (packing for head, packing in _PACKINGS.items() if magic.startswith(head)), ("", None)
+    )
+    try:
+        stream = cast("BinaryIO", unpack(file) if unpack else file)
+        done = 0
+        while piece := stream.read(PIECE_BYTES):
+            done += len(piece)
+            limit = max(LEAST_BOMB_BYTES, MAX_RATIO * file.tell())
+            if unpack and done > limit:
+                fail_size(path, limit, f", {MAX_RATIO} times its size or more")
+            yield piece
+    except EOFError as error:
+        raise LogFormatError(
+            f"{path}: the {name} stream ends before its end; copy the file again"
+        ) from error
+    except (OSError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise LogFormatError(f"{path}: can't be read ({reason(error)})") from error
+        why = one_line((str(error).splitlines() or [type(error).__name__])[0])
+        raise LogFormatError(f"{path}: not a whole {name} file ({why}); pack it again") from error
+
+
+def fail_size(path: Path, limit: float, which: str = "") -> NoReturn:
+    """Raise `LogFormatError` for a file that unpacks to more than a limit [bytes]."""
+    raise LogFormatError(
+        f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no log that can "
+        "be read; unpack it and look at it, or split it"
+    )

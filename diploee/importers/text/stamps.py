@@ -1,0 +1,195 @@
+"""Columns of date and time as microseconds since 1970, with or without a zone of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from diploee.base.clock import MISSING
+from diploee.base.errors import InputError
+from diploee.base.tables import BoolArray, Int64Array, arrow_numbers
+from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.values import CORRECT_LINE, NO_TEXT, fail_values, without_missing
+
+STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
+
+YEARS_US = tuple(int(np.datetime64(y, "us").astype(np.int64)) for y in ("1900", "2200"))
+"""Between these a measurement is believed to lie [us since 1970]."""
+
+_AWARE = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
+_BEFORE_OFFSET = r"^.*:\d\d(\.\d+)?(Z|[+-])"
+_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?$")
+_AS_ARROW_READS_IT = (
+    (r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3"),
+    (r"(\.\d{6})\d+", r"\1"),  # microseconds are kept, finer digits cut
+    (r"\s*(?:[zZ]|UTC|GMT)$", "Z"),
+    (r"\s+([+-]\d\d(?::?\d\d)?)$", r"\1"),
+)
+_NOT_OF_ARROW = {
+    "%f": r"(?P<f>\d{1,9})",
+    "%z": r"(?P<z>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)",
+    "%Z": r"(?P<z>Z|UTC|GMT)",
+}
+_PART = re.compile(r"%[-_0^#EO]?.|\s+|[^%\s]")
+_LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, eq=False)
+class Stamps:
+    """A column of dates and times."""
+
+    # Microseconds since 1970: UTC where the stamp has an offset, else local time; `MISSING` where
+    # the row has none
+    us: Int64Array
+    is_aware: BoolArray  # which stamps have an offset
+    column: Any  # the stamps as they stand
+
+    @property
+    def there(self) -> BoolArray:
+        """Which rows have a time."""
+        return np.asarray(self.us != MISSING)
+
+    @cached_property
+    def offsets_min(self) -> dict[int, int]:
+        """How many stamps have each offset from UTC [min]."""
+        aware = pc.filter(self.column, arrow_numbers(self.is_aware))
+        texts = pc.replace_substring_regex(aware, pattern=_BEFORE_OFFSET, replacement=r"\2")
+        found: dict[int, int] = {}
+        for row in pc.value_counts(texts).to_pylist():
+            minutes = _minutes(row["values"])
+            found[minutes] = found.get(minutes, 0) + row["counts"]
+        return found
+
+    def zone(self) -> timezone | None:
+        """Return the offset of the first stamp; None where it has none."""
+        first = int(np.argmax(self.there)) if self.there.any() else -1
+        if first < 0 or not self.is_aware[first]:
+            return None
+        return timezone(timedelta(minutes=_minutes(self.column[first].as_py().strip())))
+
+
+def moment(us: int, zone: timezone | None) -> datetime:
+    """Return a time [us since 1970] as a date, in an offset from UTC or naive."""
+    if zone is None:
+        return datetime(1970, 1, 1) + timedelta(microseconds=us)
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone)
+
+
+def stamps(
+    table: ReadTable, key: str, time_format: str | None = None, remedy: str = CORRECT_LINE
+) -> Stamps:
+    """Return a column of stamps in the manner of ISO 8601, or in a format of ``strptime``."""
+    local = np.zeros(len(table), dtype=bool)
+    if key not in table:
+        return Stamps(np.full(len(table), MISSING), local, None)
+    column = table.columns[key]
+    if time_format is not None:
+        return _formatted(table, key, without_missing(column), time_format)
+    kind = _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
+    try:  # as most files have it: nothing missing, all alike
+        return Stamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
+    except pa.ArrowException:
+        pass
+    tidy = without_missing(column)
+    for pattern, replacement in _AS_ARROW_READS_IT:
+        tidy = pc.replace_substring_regex(tidy, pattern=pattern, replacement=replacement)
+    aware = pc.fill_null(pc.match_substring_regex(tidy, _AWARE), False)
+    utc_us = _cast(table, key, pc.if_else(aware, tidy, NO_TEXT), _UTC, remedy)
+    local_us = _cast(table, key, pc.if_else(aware, NO_TEXT, tidy), _LOCAL, remedy)
+    is_aware = np.asarray(aware, dtype=bool)
+    return Stamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
+
+
+def stamps_of_one_clock(table: ReadTable, key: str) -> Stamps:
+    """Return stamps that all have an offset or all have none, of years that are believed."""
+    found = stamps(table, key)
+    there = found.there
+    if there.any():
+        first = bool(found.is_aware[np.argmax(there)])
+        how = "with" if first else "without"
+        words = f"{STAMP}, {how} an offset from UTC like the first"
+        fail_values(table, key, ~there | (found.is_aware == first), words)
+    believed = (found.us >= YEARS_US[0]) & (found.us < YEARS_US[1])
+    fail_values(table, key, ~there | believed, "a year from 1900 to 2199")
+    return found
+
+
+def _us(values: Any) -> Int64Array:
+    return np.asarray(pc.fill_null(pc.cast(values, pa.int64()), MISSING), dtype=np.int64)
+
+
+def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stamps:
+    """Read ``%f``, ``%z`` and ``%Z``, which Arrow's ``strptime`` does not, and the rest by it."""
+    parts = re.split(r"(%[fzZ])", time_format)
+    plain, own = parts[::2], parts[1::2]
+    if len(set(map(str.lower, own))) < len(own):
+        raise InputError(f"{table.path}: time_format has %f or a zone twice; give each once")
+    rest, found = words, {}
+    if own:
+        groups = [f"(?P<t{k}>{_PART.sub(_loosely, text)})" for k, text in enumerate(plain)]
+        between = [*(_NOT_OF_ARROW[part] for part in own), ""]
+        pattern = "".join(chain.from_iterable(zip(groups, between, strict=True)))
+        fields = pc.extract_regex(words, pattern=f"^{pattern}$")
+        found = {field.name: pc.struct_field(fields, field.name) for field in fields.type}
+        rest = pc.binary_join_element_wise(*(found[f"t{k}"] for k in range(len(plain))), "")
+    parsed = pc.strptime(rest, format="".join(plain), unit="us", error_is_null=True)
+    us = np.array(_us(parsed))
+    there = us != MISSING
+    good = there | np.asarray(pc.is_null(words), dtype=bool)
+    remedy = f"{CORRECT_LINE}, or time_format (--time-format)"
+    if "%Z" in own:
+        remedy = "for zones by other names than UTC write the name itself in place of %Z and give "
+        remedy += "utc_offset (--utc-offset), or export with offsets (%z)"
+    fail_values(table, key, good, f"a time as {time_format!r}", remedy)
+    if "f" in found:
+        digits = pc.utf8_slice_codeunits(pc.utf8_rpad(found["f"], 6, "0"), 0, 6)
+        us[there] += _us(pc.cast(digits, pa.int64()))[there]
+    if "z" not in found:
+        return Stamps(us, np.zeros(len(us), dtype=bool), words)
+    zones = pc.unique(found["z"])
+    minutes = np.array([_minutes(text or "") for text in zones.to_pylist()], dtype=np.int64)
+    zone_of_row = np.asarray(pc.index_in(found["z"], value_set=zones), dtype=np.int64)
+    us[there] -= minutes[zone_of_row][there] * 60_000_000
+    return Stamps(us, there, found["z"])
+
+
+def _loosely(part: re.Match[str]) -> str:
+    """Return a pattern of what a part of a time format stands for."""
+    if part[0].startswith("%"):
+        return ".+?"
+    return r"\s*" if part[0].isspace() else re.escape(part[0])
+
+
+def _cast(table: ReadTable, key: str, column: Any, kind: pa.DataType, remedy: str) -> Int64Array:
+    """Return the cast column, or fail with the first row that does not cast."""
+    try:
+        return _us(pc.cast(column, kind))
+    except pa.ArrowException:
+        low, high = 0, len(column)  # the rows before `low` cast, those before `high` do not
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                pc.cast(column.slice(low, middle - low), kind)
+                low = middle
+            except pa.ArrowException:
+                high = middle
+    good = np.ones(len(column), dtype=bool)
+    good[low] = False
+    fail_values(table, key, good, STAMP, remedy)
+    raise AssertionError  # never reached
+
+
+def _minutes(offset: str) -> int:
+    match = _OFFSET.search(offset)
+    if match is None:  # Z
+        return 0
+    minutes = int(match[2]) * 60 + int(match[3] or 0)
+    return -minutes if match[1] == "-" else minutes

@@ -1,0 +1,160 @@
+"""Columns of text as numbers and labels, with missing values kept apart from wrong ones.
+
+Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else that does not
+parse is an error with its line: a value is never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from diploee.base.errors import shown
+from diploee.base.tables import BoolArray, Float64Array, Int32Array, Range, arrow_texts, as_numpy
+from diploee.importers.text.tables import ReadTable
+
+MISSING_WORDS = (
+    *("", "-", "--", "nan", "-nan", "nat", "none", "null", "nil", "na", "n/a", "\\n"),
+    *("unknown", "none assigned", "invalid"),
+)
+NO_TEXT = pa.nulls(1, pa.string())[0]
+"""A missing text; `pa.scalar` would import pandas."""
+
+CORRECT_LINE = "correct or remove this line"
+IS_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+@dataclass(frozen=True)
+class Number(Range):
+    """Allowed values of a column of numbers."""
+
+    whole: bool = False  # no fractions
+    may_miss: bool = True  # a missing value is NaN, rather than an error
+    none: float | None = None  # a number that stands for a missing value
+    of: str = ""  # what is counted, for errors, such as ``"tokens"``
+
+    def holds(self, values: Float64Array) -> BoolArray:
+        """Return which values are allowed; NaN is not."""
+        allowed = super().holds(values)
+        return allowed & (values == np.rint(values)) if self.whole else allowed
+
+    @property
+    def noun(self) -> str:
+        """Allowed values in words, without their bounds."""
+        return f"a {'whole ' if self.whole else ''}number{self.of and f' of {self.of}'}"
+
+    @property
+    def largest_text(self) -> str:
+        """The largest value as it is written."""
+        return f"{self.largest:,.0f}" if self.whole else f"{self.largest:g}"
+
+    __str__ = Range.__str__
+
+
+ANY = Number()
+
+
+def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
+    """Return a column as numbers, NaN where the file has none."""
+    if key not in table:
+        return np.full(len(table), np.nan)
+    values = _from_text(table, key, kind)
+    missing = np.isnan(values) if kind.none is None else np.isnan(values) | (values == kind.none)
+    good = kind.holds(values)
+    fail_values(table, key, good | missing if kind.may_miss else good & ~missing, str(kind))
+    return np.where(missing, np.nan, values) if kind.none is not None else values
+
+
+def texts(table: ReadTable, key: str) -> list[str]:
+    """Return a column of names, each of which must be there; blanks around them are left out."""
+    words = pc.utf8_trim_whitespace(table.columns[key])
+    fail_values(table, key, np.asarray(pc.not_equal(words, ""), dtype=bool), "a name")
+    found: list[str] = words.to_pylist()
+    return found
+
+
+def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
+    """Return a column of words as an index into its different words, the first found first.
+
+    A missing word is ``""``, as are all where there is no such column.
+    """
+    if key not in table:
+        return np.zeros(len(table), dtype=np.int32), ("",)
+    encoded = _combined(table.columns[key]).dictionary_encode()
+    number_of: dict[str, int] = {}
+    words = without_missing(encoded.dictionary).fill_null("").to_pylist()
+    numbers_of = [number_of.setdefault(word, len(number_of)) for word in words]
+    index = np.asarray(encoded.indices, dtype=np.int32)
+    return np.array(numbers_of, dtype=np.int32)[index], tuple(number_of)
+
+
+def ids(table: ReadTable, key: str) -> pa.Array:
+    """Return a column of names as an Arrow array of strings, null where missing."""
+    return _combined(without_missing(table.columns[key]))
+
+
+def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) -> Any:
+    """Return a column of strings trimmed, with null where it stands for no value."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=arrow_texts(words))
+    return pc.if_else(missing, NO_TEXT, trimmed)
+
+
+def fail_values(
+    table: ReadTable,
+    key: str,
+    good: BoolArray,
+    expected: str,
+    remedy: str = CORRECT_LINE,
+) -> None:
+    """Raise a `LogFormatError` about the first value of a column that is not good, if any."""
+    if good.all():
+        return
+    row, n_bad = int(np.argmin(good)), int(np.count_nonzero(~good))
+    others = f" ({n_bad:,} such rows)" if n_bad > 1 else ""
+    table.fail(
+        row,
+        f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, expected "
+        f"{expected}; {remedy}",
+    )
+
+
+def value_shown(table: ReadTable, key: str, row: int) -> str:
+    """Return a value as text for an error message."""
+    return shown(table.columns[key][row].as_py().strip())
+
+
+def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
+    column = table.columns[key]
+    # Arrow takes long to refuse words that are no numbers, so the first one is looked at.
+    if not len(column) or re.match(IS_NUMBER, column[0].as_py() or ""):
+        try:
+            return _doubles(column)
+        except pa.ArrowException:
+            pass
+    words = without_missing(column, MISSING_WORDS)
+    try:
+        return _doubles(words)
+    except pa.ArrowException:
+        good = pc.fill_null(pc.match_substring_regex(words, IS_NUMBER), True)
+        fail_values(table, key, np.asarray(good, dtype=bool), str(kind))
+        return np.array([float("nan" if word is None else word) for word in words.to_pylist()])
+
+
+def _doubles(column: Any) -> Float64Array:
+    return as_numpy(_chunked(pc.cast(column, pa.float64())), np.float64, np.nan)
+
+
+def _chunked(column: Any) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _combined(column: Any) -> pa.Array:
+    combined = column.combine_chunks()  # pyarrow before 17 gave a chunked array of one chunk here
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

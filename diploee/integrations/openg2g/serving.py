@@ -1,0 +1,244 @@
+"""`ServingFits`: power, latency and throughput of one replica, and its operating points.
+
+A request rate gives the batch size, that gives power and latency: a continuously batching server
+runs as many sequences at once as its requests need, the batch size at which its throughput equals
+the tokens of the requests (OpenG2G). Sampled over rates they are the curves that services run
+on, of which a latency cap takes the highest rate by Eq. 5, as for measured ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from diploee.base.errors import Brief, InputError
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_S
+from diploee.integrations.openg2g.logistic import LogisticModel
+from diploee.loads.services.curves import LatencyCurve, PowerCurve
+from diploee.profiles.profile import Provenance
+from diploee.scenario.serving import LatencyMetric, LogisticCurve, LogisticService
+
+POWER_RATES = 20
+LATENCY_RATES = 200
+"""Rates at which the curves are sampled; latency is inverted, and so is sampled finely."""
+
+
+@dataclass(frozen=True)
+class ServingFits(Brief):
+    """Power, inter-token latency and throughput of one replica against its batch size.
+
+    `InputError` if the range of batch sizes is not one, throughput does not rise, latency falls, or
+    one of the curves is not positive within the range.
+    """
+
+    power: LogisticModel  # mean power of the replica's GPUs [W]
+    itl: LogisticModel  # inter-token latency [s], not falling with the batch size
+    throughput: LogisticModel  # output tokens per second [1/s], rising with the batch size
+    # Batch sizes within which the curves hold: those that were measured
+    smallest_batch: float
+    largest_batch: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.smallest_batch <= self.largest_batch < np.inf:
+            raise InputError(
+                f"batch sizes must be positive, the smallest at most the largest; found "
+                f"{self.smallest_batch:g} and {self.largest_batch:g}"
+            )
+        if not self.throughput.is_rising:
+            raise InputError(
+                f"throughput must rise with the batch size, found L = {self.throughput.span:g}; "
+                "check the measurements, or leave sizes out of the fit"
+            )
+        if self.itl.span < 0:
+            raise InputError(
+                f"inter-token latency may not fall with the batch size, found L = "
+                f"{self.itl.span:g}; check the measurements, or leave sizes out of the fit"
+            )
+        ends = np.array([self.smallest_batch, self.largest_batch])
+        for name in ("power", "itl", "throughput"):
+            lowest = float(getattr(self, name).eval(ends).min())
+            if lowest <= 0:
+                raise InputError(
+                    f"{name} falls to {lowest:g} within batch sizes {ends[0]:g} to {ends[1]:g}, "
+                    "expected positive values; narrow the range to what was measured"
+                )
+
+    def max_request_rate_rps(self, output_tokens: float) -> float:
+        """Return the highest request rate of a replica [1/s].
+
+        It is the throughput at the largest batch size over the mean output length [tokens].
+        """
+        if not 0 < output_tokens < np.inf:
+            raise InputError(
+                f"mean output tokens per request must be a number above 0, found {output_tokens:g}"
+            )
+        return float(self.throughput.eval(self.largest_batch)) / output_tokens
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoints(Brief):
+    """Operation of a replica at given request rates; all arrays of one shape."""
+
+    rate_rps: Float64Array  # offered request rate [1/s]
+    served_rps: Float64Array  # completed request rate [1/s]: the offered one, at most the highest
+    # Sequences served at once, on average (below the smallest measured batch size too)
+    batch: Float64Array
+    power_w: Float64Array  # mean power [W]
+    itl_s: Float64Array  # inter-token latency [s]
+    throughput_tps: Float64Array  # output tokens per second [1/s]
+    # Mean time that a request spends in the batch, by Little's law: batch over completed rate [s].
+    # It holds prefill, but no time in a queue.
+    latency_s: Float64Array
+
+
+def operating_points(
+    fits: ServingFits,
+    rate_rps: npt.ArrayLike,
+    output_tokens: float,
+    *,
+    idle_power_w: float | None = None,
+) -> OperatingPoints:
+    """Return how a replica runs at request rates.
+
+    Between the smallest and the largest batch size the batch solves
+    ``throughput(batch) = rate * output_tokens``; the curves give the rest. Above the highest rate,
+    that of the largest batch size, the replica stays at that rate.
+
+    ASSUMPTION: below the throughput of the smallest measured batch size a replica alternates
+    between that batch size and idling, so that its mean power runs linearly from `idle_power_w` at
+    no request to the curve's power there; latencies stay those of the smallest batch size. Without
+    `idle_power_w` the power stays the smallest batch size's down to no request (weights loaded,
+    clocks up), as rate curves are read below their lowest rate.
+
+    Parameters
+    ----------
+    fits : ServingFits
+        Curves of the replica.
+    rate_rps : array_like
+        Request rates per replica [1/s], 0 or more.
+    output_tokens : float
+        Mean output length of a request [tokens].
+    idle_power_w : float, optional
+        Power of the replica's GPUs without requests [W].
+
+    Raises
+    ------
+    InputError
+        If a rate, the tokens or the idle power is out of its range.
+    """
+    rate_rps = np.asarray(rate_rps, dtype=np.float64)
+    max_rps = fits.max_request_rate_rps(output_tokens)
+    bad = ~(np.isfinite(rate_rps) & (rate_rps >= 0))
+    if bad.any():
+        raise InputError(
+            f"request rates must be numbers of 0 or more, found {rate_rps[bad].flat[0]:g} "
+            f"({int(bad.sum())} such rates)"
+        )
+    smallest = fits.smallest_batch
+    smallest_tps = float(fits.throughput.eval(smallest))
+    smallest_power_w = float(fits.power.eval(smallest))
+    if idle_power_w is not None and not 0 <= idle_power_w <= smallest_power_w:
+        raise InputError(
+            f"idle_power_w must be from 0 to the power at the smallest batch size of {smallest:g}, "
+            f"{smallest_power_w:g} W, found {idle_power_w:g}; it is that of the replica's GPUs"
+        )
+    served_rps = np.minimum(rate_rps, max_rps)
+    tokens_tps = served_rps * output_tokens
+    share = np.minimum(tokens_tps / smallest_tps, 1.0)
+    running = np.clip(fits.throughput.inverse(tokens_tps), smallest, fits.largest_batch)
+    at_rest_w = smallest_power_w if idle_power_w is None else idle_power_w
+    power_w = fits.power.eval(running) - (1 - share) * (smallest_power_w - at_rest_w)
+    batch = running * share
+    least_s = smallest / smallest_tps * output_tokens
+    with np.errstate(divide="ignore", invalid="ignore"):
+        latency_s = np.where(share < 1, least_s, batch / served_rps)
+    return OperatingPoints(
+        rate_rps, served_rps, batch, power_w, fits.itl.eval(running), tokens_tps, latency_s
+    )
+
+
+def sampled_operating_points(
+    fits: ServingFits,
+    output_tokens: float,
+    *,
+    idle_power_w: float | None = None,
+    n_rates: int = POWER_RATES,
+) -> OperatingPoints:
+    """Sample the operating points of a replica up to its highest request rate.
+
+    Rates are evenly spaced from the highest over `n_rates` to the highest; the rate of the smallest
+    batch size is added, as the power has a bend there. Latencies do not fall.
+    """
+    max_rps = fits.max_request_rate_rps(output_tokens)
+    bend_rps = float(fits.throughput.eval(fits.smallest_batch)) / output_tokens
+    rate_rps = np.arange(1, n_rates + 1) / n_rates * max_rps
+    rate_rps[-1] = max_rps
+    if not np.isclose(rate_rps, bend_rps, rtol=1e-6).any():
+        rate_rps = np.sort(np.append(rate_rps, min(bend_rps, max_rps)))
+    points = operating_points(fits, rate_rps, output_tokens, idle_power_w=idle_power_w)
+    return replace(  # equal values may differ by a rounding
+        points,
+        itl_s=np.maximum.accumulate(points.itl_s),
+        latency_s=np.maximum.accumulate(points.latency_s),
+    )
+
+
+def serving_fits(service: LogisticService) -> ServingFits:
+    """Return the curves of one replica."""
+    return ServingFits(
+        power=_model(service.power_w),
+        itl=_model(service.itl_ms, 1 / MS_PER_S),
+        throughput=_model(service.throughput_tps),
+        smallest_batch=service.smallest_batch,
+        largest_batch=service.largest_batch,
+    )
+
+
+def logistic_curves(
+    name: str,
+    service: LogisticService,
+    output_tokens: float,
+    nodes_per_instance: int,
+    metric: LatencyMetric,
+) -> tuple[PowerCurve, LatencyCurve]:
+    """Return power and latency of one instance against its request rate.
+
+    ASSUMPTION: the power's course in time is like that of the shipped samples, about the logistic
+    mean: benchmarks of this kind publish means alone.
+    """
+    fits = serving_fits(service)
+    coarse, fine = (
+        sampled_operating_points(
+            fits, output_tokens, idle_power_w=service.idle_power_w, n_rates=n_rates
+        )
+        for n_rates in (POWER_RATES, LATENCY_RATES)
+    )
+    n_replicas = service.replicas_per_instance
+    share, others_w = n_replicas / nodes_per_instance, service.other_node_power_w
+    source = service.source or "logistic coefficients of the scenario, no source given"
+    provenance = Provenance(
+        kind="reference",
+        source=source,
+        licence="unknown",
+        sampling_interval_s=0.1,
+        averaging_window_s=1.0,
+        bandwidth_hz=0.44,
+        notes="Synthesised by diploee about the mean power of a logistic curve, with the course in "
+        "time of the shipped serving samples; not measured.",
+    )
+    rate_rps, power_w = coarse.served_rps * n_replicas, coarse.power_w * share + others_w
+    if service.idle_power_w is not None:  # rates below the lowest sample are read there
+        rate_rps = np.append(0.0, rate_rps)
+        power_w = np.append(service.idle_power_w * share + others_w, power_w)
+    power = PowerCurve(name, rate_rps, power_w, power_w, provenance)
+    latency_s = fine.itl_s if metric == "mean_itl" else fine.latency_s
+    served_rps = fine.served_rps * n_replicas
+    end_to_end_s: dict[LatencyMetric, Float64Array] = {"mean_e2e": fine.latency_s}
+    return power, LatencyCurve(metric, served_rps, latency_s, served_rps, end_to_end_s)
+
+
+def _model(curve: LogisticCurve, factor: float = 1.0) -> LogisticModel:
+    return LogisticModel(curve.L * factor, curve.k, curve.x0, curve.b0 * factor)

@@ -1,0 +1,443 @@
+"""ML.ENERGY's measurements: leaderboard files, result files of its benchmark, and the data set.
+
+A leaderboard file has one model and task and all measured configurations: mean power, latency
+percentiles and throughput, no power in time and no samples, enough for logistic fits, not for
+traces. The benchmark's folders have a ``results.json`` for each run. The place of a file says what
+was measured, ``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
+results.json``. The data set of benchmark v3 is gated: its
+owners grant access on request, and a token says who asks. It is read through the package
+`mlenergy-data`, an optional extra that is imported only when it is used.
+
+References
+----------
+.. [1] https://ml.energy/leaderboard, data under Apache-2.0
+.. [2] https://github.com/ml-energy/benchmark
+.. [3] https://huggingface.co/datasets/ml-energy/benchmark-v3
+.. [4] https://pypi.org/project/mlenergy-data (import name `mlenergy.data` from 0.4)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_line, one_of
+from diploee.base.plain_data import Record, checked_record, parse_json
+from diploee.base.tables import Float64Array
+from diploee.base.units import LARGEST_NUMBER, MS_PER_S
+from diploee.importers.text.source import read_bytes
+from diploee.integrations.openg2g.measurements import (
+    BenchmarkRun,
+    BenchmarkSource,
+    Measured,
+    PowerReadings,
+    select,
+)
+from diploee.integrations.openg2g.spec import InferenceModelSpec
+
+Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
+
+
+class _File:
+    """A file, and the hash of what was last read of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.digest = path, b""
+
+    def read(self) -> bytes:
+        """Return its content."""
+        content = read_bytes(self.path)
+        self.digest = hashlib.sha256(content).digest()
+        return content
+
+
+class Parallelization(Record):
+    """GPUs that share the layers and the experts of a model."""
+
+    tensor_parallel: PositiveInt | None = None
+    expert_parallel: PositiveInt | None = None
+
+
+class Summary(Record):
+    """Means of one measured configuration, as the benchmark names them."""
+
+    max_num_seqs: PositiveInt
+    avg_power_watts: Positive
+    median_itl_ms: Positive
+    output_throughput_tokens_per_sec: Positive
+
+    def run(self) -> BenchmarkRun:
+        """Return it as a measurement."""
+        return BenchmarkRun(
+            batch_size=self.max_num_seqs,
+            mean_power_w=self.avg_power_watts,
+            median_itl_s=self.median_itl_ms / MS_PER_S,
+            throughput_tps=self.output_throughput_tokens_per_sec,
+        )
+
+
+class _Configuration(Summary):
+    """One measured configuration of a leaderboard file."""
+
+    gpu_model: str
+    num_gpus: PositiveInt
+    parallelization: Parallelization = Parallelization()
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """Facts about it, under the names of a spec."""
+        parallel = {
+            name: getattr(self.parallelization, name) for name in Parallelization.model_fields
+        }
+        return {"gpu_model": self.gpu_model, "gpus_per_replica": self.num_gpus, **parallel}
+
+
+class Leaderboard(Record):
+    """A leaderboard file: one model and task."""
+
+    model_id: str
+    task: str
+    configurations: list[_Configuration]
+
+
+class LeaderboardSource(BenchmarkSource):
+    """Reads leaderboard files; they have no power in time.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        A file, or a folder of files named ``<organisation>__<model>__<task>.json``.
+    """
+
+    licence = "Apache-2.0"
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def _title(self, selected: Sequence[Measured]) -> str:
+        return f"ML.ENERGY leaderboard, {selected[0].data[1].path.name}"
+
+    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+        file = _File(self._path_of(spec))
+        where = str(file.path)
+        board = parse_json(file.read(), where, Leaderboard, LogFormatError, finite=False)
+        of_board = {"model_id": board.model_id, "task": board.task}
+        measured = (
+            Measured(of_board | config.known, config.max_num_seqs, (config, file))
+            for config in board.configurations
+        )
+        return select(measured, spec, where)
+
+    def _hash(self, selected: Sequence[Measured]) -> str:
+        file: _File = selected[0].data[1]
+        return file.digest.hex()
+
+    def _run(self, one: Measured, *_: Any) -> BenchmarkRun:
+        config: _Configuration = one.data[0]
+        return config.run()
+
+    def _path_of(self, spec: InferenceModelSpec) -> Path:
+        if not self.path.is_dir():
+            return self.path
+        name = f"{spec.model_id.replace('/', '__')}__{spec.task}"
+        have = sorted(file.stem for file in self.path.glob("*.json"))
+        if name not in have:
+            raise InputError(
+                f"{self.path}: no file '{name}.json' for '{spec.model_label}' "
+                f"({len(have)} files, such as {one_of(have[:3])}){did_you_mean(name, have)}"
+            )
+        return self.path / f"{name}.json"
+
+
+RESULTS = "results.json"
+POWER_KEY = "timeline.power.device_instant"
+
+_Time = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+_AtLeastZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
+_Pair = Annotated[list[_Time], Field(min_length=2, max_length=2)]
+_Readings = Annotated[list[_Pair], Field(min_length=2)]
+
+
+class Power(Record):
+    """Pairs of time [s] and power [W] by GPU."""
+
+    device_instant: Annotated[dict[str, _Readings], Field(min_length=1)]
+
+
+class Timeline(Record):
+    """When the steady state was, and the power in time."""
+
+    steady_state_start_time: _Time
+    steady_state_end_time: _Time
+    power: Power
+
+
+class Request(Record):
+    """One request: whether it succeeded, and its inter-token latencies [s]."""
+
+    success: bool = True
+    itl: list[_AtLeastZero] | None = None
+
+
+class Results(Record):
+    """Fields that are read of a result file."""
+
+    timeline: Timeline
+    results: list[Request]
+    steady_state_energy: Positive | None = None
+    steady_state_duration: Positive | None = None
+    steady_state_energy_per_token: Positive | None = None
+    output_throughput: Positive | None = None
+
+
+class ResultsSource(BenchmarkSource):
+    """Reads the result files below a folder.
+
+    Parameters
+    ----------
+    folder : pathlib.Path or str
+        Searched for ``results.json`` at any depth.
+    licence : str
+        Licence of the measurements, for provenance.
+    """
+
+    def __init__(self, folder: Path | str, licence: str = "unknown") -> None:
+        self.folder = Path(folder)
+        self.licence = licence
+
+    def _title(self, selected: object) -> str:  # noqa: ARG002
+        return f"ML.ENERGY benchmark results in {self.folder.name}"
+
+    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+        files = sorted(self.folder.rglob(RESULTS))
+        if not files:
+            raise InputError(
+                f"{self.folder}: no '{RESULTS}' below this folder; give the folder of a benchmark"
+            )
+        return select(map(_measured, files), spec, str(self.folder))
+
+    def _hash(self, selected: Sequence[Measured]) -> str:
+        digest = hashlib.sha256()
+        for one in selected:
+            if not one.data.digest:
+                one.data.read()
+            digest.update(one.data.digest)
+        return digest.hexdigest()
+
+    def _run(
+        self, one: Measured, spec: InferenceModelSpec, _: bool, counts: Counter[str]
+    ) -> BenchmarkRun:
+        where = str(one.data.path)
+        found = parse_json(one.data.read(), where, Results, LogFormatError, finite=False)
+        run = run_of(found, where, one.batch_size, counts)
+        if len(run.power) != spec.gpus_per_replica:
+            raise LogFormatError(
+                f"{where}: '{POWER_KEY}' has {len(run.power)} GPUs, expected "
+                f"{spec.gpus_per_replica} as its place says; restore the file"
+            )
+        return run
+
+
+def _measured(file: Path) -> Measured:
+    """Return what was measured, by a file's place."""
+    parts = file.parts[:-1]
+    below = parts[-5:] if len(parts) >= 5 else ()
+    words = parts[-1].split("+") if parts else []
+    config = dict(zip(words[::2], words[1::2], strict=False))
+    n_gpus, size = (config.get(key, "") for key in ("num_gpus", "max_num_seqs"))
+    if not (len(below) == 5 and below[0] == "results" and n_gpus.isdecimal() and size.isdecimal()):
+        raise LogFormatError(
+            f"{file}: its place must say what was measured, as the benchmark writes it: "
+            "<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../; "
+            "restore it"
+        )
+    known = {
+        "task": parts[-6] if len(parts) > 5 else None,
+        "model_id": "/".join(below[1:3]),
+        "gpu_model": below[3],
+        "gpus_per_replica": int(n_gpus),
+    }
+    return Measured(known, int(size), _File(file))
+
+
+def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) -> BenchmarkRun:
+    """Return what one result file measured.
+
+    Mean power and throughput come from the steady state's energy counter, where the file has it,
+    else from the readings and the whole run.
+    """
+    timeline = found.timeline
+    steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
+    if steady_s[1] <= steady_s[0]:
+        raise LogFormatError(
+            f"{where}: the steady state ends at {steady_s[1]:g} s, expected after its start at "
+            f"{steady_s[0]:g} s"
+        )
+    ok = [request for request in found.results if request.success]
+    counts["failed_requests"] += len(found.results) - len(ok)
+    samples_s = spread_chunks(
+        [np.array(request.itl or (), dtype=np.float64) for request in ok], counts
+    )
+    if samples_s.size == 0:
+        raise LogFormatError(f"{where}: no inter-token latency above 0 in 'results[].itl'")
+    energy_j, duration_s = found.steady_state_energy, found.steady_state_duration
+    per_token_j, throughput_tps = found.steady_state_energy_per_token, found.output_throughput
+    if energy_j and duration_s and per_token_j:
+        throughput_tps = energy_j / per_token_j / duration_s
+    return BenchmarkRun(
+        batch_size=batch_size,
+        mean_power_w=energy_j / duration_s if energy_j and duration_s else None,
+        median_itl_s=float(np.median(samples_s)),
+        throughput_tps=throughput_tps,
+        power=_power(timeline.power, where, counts),
+        steady_s=steady_s,
+        itl_samples_s=samples_s,
+    )
+
+
+def _power(power: Power, where: str, counts: Counter[str]) -> tuple[PowerReadings, ...]:
+    found = []
+    for name, pairs in power.device_instant.items():
+        t_s, power_w = np.array(pairs, dtype=np.float64).T
+        if (power_w < 0).any():
+            row = int(np.argmax(power_w < 0))
+            raise LogFormatError(
+                f"{where}: {POWER_KEY}.{name}.{row}: found {power_w[row]:g} W "
+                f"({int((power_w < 0).sum())} such readings), expected 0 W or more"
+            )
+        readings, n_dropped = PowerReadings.of_pairs(t_s, power_w)
+        counts["readings_at_a_repeated_stamp"] += n_dropped
+        found.append(readings)
+    return tuple(found)
+
+
+def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64Array:
+    """Share a chunk's latency among its tokens.
+
+    A server may send several tokens at once: the first has the whole latency, the others 0. Each
+    then gets an equal part. Zeros before a request's first latency belong to no chunk and are
+    dropped.
+    """
+    filled = [itl for itl in requests if itl.size]
+    if not filled:
+        return np.empty(0)
+    joined = np.concatenate(filled)
+    starts = joined > 0
+    starts[np.cumsum([0, *(itl.size for itl in filled[:-1])])] = True
+    first = np.flatnonzero(starts)
+    length = np.diff(first, append=joined.size)
+    latency_s = joined[first]
+    kept = latency_s > 0
+    counts["latencies_before_the_first_chunk"] += int(length[~kept].sum())
+    counts["tokens_in_chunks"] += int(length[kept & (length > 1)].sum())
+    return np.repeat(latency_s[kept] / length[kept], length[kept])
+
+
+REPOSITORY = "ml-energy/benchmark-v3"
+EXTRA = "mlenergy"
+TOKEN = "HF_TOKEN"
+_MODULE = "mlenergy.data.records"
+_LONGEST_REASON = 200
+
+
+class MlEnergySource(BenchmarkSource):
+    """Reads runs of the ML.ENERGY benchmark; with traces their raw files are downloaded.
+
+    `InputError` also where the package is not installed or the data set gives no access.
+
+    Parameters
+    ----------
+    folder : pathlib.Path or str, optional
+        A local copy of the compiled data set (with ``runs/llm.parquet``); without it the runs are
+        downloaded from the hub.
+    """
+
+    licence = "gated data set ml-energy/benchmark-v3; see its page"
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.name = REPOSITORY if folder is None else str(folder)
+        self._is_copy = folder is not None
+
+    def _title(self, selected: object) -> str:  # noqa: ARG002
+        return f"ML.ENERGY benchmark, {self.name}"
+
+    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+        measured = (
+            Measured(
+                {
+                    **{name: getattr(run, name) for name in ("model_id", "task", "gpu_model")},
+                    "gpus_per_replica": int(run.num_gpus),
+                    "tensor_parallel": int(run.tensor_parallel),
+                    "expert_parallel": int(run.expert_parallel),
+                    "precision": str(run.weight_precision),
+                },
+                int(run.max_num_seqs),
+                run,
+            )
+            for run in self._runs
+        )
+        return select(measured, spec, self.name)
+
+    def _hash(self, selected: Sequence[Measured]) -> str:
+        """Return the hash over all public values of runs: a new measurement changes some of them.
+
+        Raw files are not downloaded for it.
+        """
+        digest = hashlib.sha256()
+        for one in selected:
+            values = {name: v for name, v in asdict(one.data).items() if not name.startswith("_")}
+            digest.update(json.dumps(values, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def _runs(self) -> list[Any]:
+        try:
+            llm_runs = import_module(_MODULE).LLMRuns
+        except ImportError as error:
+            raise InputError(
+                f"the ML.ENERGY benchmark is read through the package 'mlenergy-data' ({error}); "
+                f"install it with: pip install 'diploee[{EXTRA}]'"
+            ) from error
+        opened = llm_runs.from_directory if self._is_copy else llm_runs.from_hf
+        return list(self._try(opened, self.name, stable_only=False))
+
+    def _run(
+        self, one: Measured, _: InferenceModelSpec, traces: bool, counts: Counter[str]
+    ) -> BenchmarkRun:
+        run = one.data
+        counts["unstable_runs"] += not run.is_stable
+        where = f"{self.name}: run of batch size {run.max_num_seqs}"
+        summary = checked_record(asdict(run), Summary, where, LogFormatError).run()
+        if not traces:
+            return summary
+        found = checked_record(self._try(run.read_results_json), Results, where, LogFormatError)
+        raw = run_of(found, where, summary.batch_size, counts)
+        return replace(
+            summary, power=raw.power, steady_s=raw.steady_s, itl_samples_s=raw.itl_samples_s
+        )
+
+    def _try(self, call: Any, *args: Any, **options: Any) -> Any:
+        """Call the package and put what it raises into one line."""
+        try:
+            return call(*args, **options)
+        except Exception as error:  # whatever the hub's client may raise
+            text = one_line(" ".join(str(error).split()))[:_LONGEST_REASON] or repr(error)
+            remedy = (
+                f"the data set is gated: request access on https://huggingface.co/datasets/{self.name}"
+                f", create a token on https://huggingface.co/settings/tokens and set {TOKEN} to it"
+            )
+            if self._is_copy:
+                remedy = "check the folder"
+            raise InputError(
+                f"{self.name}: can't be read ({type(error).__name__}: {text}); {remedy}"
+            ) from error

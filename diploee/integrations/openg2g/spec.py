@@ -1,0 +1,184 @@
+"""`InferenceModelSpec`: which measurements of which served model, and how it may be served.
+
+A YAML file of specs holds a list ``models:`` whose entries have the fields as keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
+
+from diploee.base.errors import ScenarioError, one_of, shown
+from diploee.base.model import Model, default, documented, unset
+from diploee.base.plain_data import checked
+from diploee.base.units import whole_ms
+from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
+
+BatchSize = Annotated[int, Field(gt=0, strict=True)]
+"""Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""
+
+
+def _in_whole_ms(step_s: float) -> float:
+    whole_ms(step_s)
+    return step_s
+
+
+StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
+"""A step of traces [s], a whole number of milliseconds."""
+
+NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
+"""Fields that change how a model is served, but not what is compiled from its measurements."""
+
+LATER = ("expert_parallel", "precision")
+"""Fields that came later: where absent, a spec's hash is that of before."""
+
+HASH_DIGITS = 16
+
+
+def content_hash(data: Mapping[str, Any]) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values, keys sorted."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
+
+
+@documented
+class InferenceModelSpec(Model):
+    """One served model: the measurements that it is compiled from, and its serving limits.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is unknown, missing or out of range, or a batch size is not in `batch_sizes`;
+        `load_specs` raises `InputError` for the same.
+    """
+
+    model_label: str = Field(min_length=1, description="Name of the model in tables and errors.")
+    model_id: str = Field(
+        min_length=1,
+        description="Name in the benchmark, such as meta-llama/Llama-3.1-70B-Instruct.",
+    )
+    gpu_model: str = Field(min_length=1, description="GPU that was measured, such as H100.")
+    task: str = Field(
+        min_length=1,
+        description="Benchmark task, which sets the prompts, such as lm-arena-chat or gpqa.",
+    )
+    gpus_per_replica: PositiveInt = default(1, "GPUs that one replica of the model runs on.")
+    tensor_parallel: PositiveInt | None = unset(
+        "GPUs that share each layer; the measured one if absent, where there is one."
+    )
+    expert_parallel: PositiveInt | None = unset(
+        "GPUs that share the experts of each layer; as measured if absent."
+    )
+    precision: str | None = unset(
+        "Precision of the weights, such as bfloat16 or fp8; as measured if absent.", min_length=1
+    )
+    itl_deadline_s: PositiveFloat | None = unset(
+        "Highest inter-token latency to serve with [s]; or none."
+    )
+    batch_sizes: tuple[BatchSize, ...] = default(
+        (), "Batch sizes (max_num_seqs) whose measurements are taken; all if absent.", min_length=1
+    )
+    feasible_batch_sizes: tuple[BatchSize, ...] | None = unset(
+        "Batch sizes that may be served with; all of batch_sizes if absent.", min_length=1
+    )
+    fit_exclude_batch_sizes: tuple[BatchSize, ...] = default(
+        (), "Batch sizes left out of the logistic fits alone."
+    )
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> InferenceModelSpec:
+        for name in ("batch_sizes", "feasible_batch_sizes", "fit_exclude_batch_sizes"):
+            sizes = getattr(self, name) or ()
+            twice = sorted(size for size, n in Counter(sizes).items() if n > 1)
+            if twice:
+                raise ValueError(f"{name} has {twice[0]} twice; give each size once")
+            unknown = sorted(set(sizes) - set(self.batch_sizes))
+            if unknown and self.batch_sizes:
+                raise ValueError(
+                    f"{name} has {one_of(unknown)}, which is not in batch_sizes "
+                    f"(have: {one_of(sorted(self.batch_sizes))}); add or remove it"
+                )
+        if self.batch_sizes and not self.fit_batch_sizes:
+            raise ValueError("fit_exclude_batch_sizes leaves no batch size for the logistic fits")
+        for name in ("tensor_parallel", "expert_parallel"):
+            if (getattr(self, name) or 1) > self.gpus_per_replica:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, expected at most gpus_per_replica, "
+                    f"{self.gpus_per_replica}"
+                )
+        return self
+
+    @property
+    def feasible(self) -> tuple[int, ...]:
+        """Batch sizes that may be served with, increasing."""
+        return tuple(sorted(self.feasible_batch_sizes or self.batch_sizes))
+
+    @property
+    def fit_batch_sizes(self) -> tuple[int, ...]:
+        """Batch sizes of the logistic fits, increasing."""
+        return tuple(sorted(set(self.batch_sizes) - set(self.fit_exclude_batch_sizes)))
+
+    def data_fields(self) -> dict[str, Any]:
+        """Return the fields that change the compiled data, batch sizes in increasing order."""
+        fields: dict[str, Any] = self.model_dump(mode="json", exclude=set(NOT_DATA))
+        return {
+            name: sorted(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+            if value is not None or name not in LATER
+        }
+
+    def cache_hash(self) -> str:
+        """Return the name of the spec's folder in a cache: 16 digits over `data_fields`.
+
+        The label, the deadline and the feasible batch sizes change no compiled data and are left
+        out, as is the order of batch sizes. Where a spec names no batch sizes, the folder is that
+        of the spec with those that were found, ``InferenceData.ensure(...)[label].spec``.
+        """
+        return content_hash(self.data_fields())
+
+
+class _SpecsFile(Model):
+    models: tuple[InferenceModelSpec, ...] = Field(min_length=1)
+
+
+def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
+    """Read the specs of a YAML file.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        A file with a list ``models:``.
+
+    Returns
+    -------
+    tuple of InferenceModelSpec
+        In the order of the file; their labels differ.
+
+    Raises
+    ------
+    ScenarioError
+        With one line for each problem: file, line, key, what was found, what is allowed.
+    """
+    data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
+    where = partial(located, Path(path), lines)
+    if not isinstance(data, dict) or "models" not in data:
+        found = f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
+        raise ScenarioError([f"{where(())}: expected a list 'models:', found {found}"])
+    specs = checked(data, _SpecsFile, where).models
+    first: dict[str, int] = {}
+    problems = [
+        f"{where(('models', number, 'model_label'))}: label '{spec.model_label}' is also that "
+        f"of {dotted(('models', first[spec.model_label]))}; labels must differ"
+        for number, spec in enumerate(specs)
+        if first.setdefault(spec.model_label, number) != number
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    return specs

@@ -1,0 +1,267 @@
+"""`TrainingTrace`: power of a GPU in training, synthesised after OpenG2G's description.
+
+Order: plateaus, noise, moving average, dips, warm-up ramp (OpenG2G 0.2, `TrainingTraceParams`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from diploee.base.errors import Brief, InputError, LogFormatError
+from diploee.base.files import whole_file
+from diploee.base.model import (
+    MAX_DEVICES,
+    MAX_NODES,
+    MAX_POWER_W,
+    MAX_SEED,
+    Model,
+    default,
+    documented,
+)
+from diploee.base.rng import stream
+from diploee.base.tables import BoolArray, Float64Array
+from diploee.base.units import whole_ms
+from diploee.importers.text.sheets import read_sheet
+from diploee.importers.text.source import read_bytes
+from diploee.importers.text.values import Number, fail_values, numbers
+from diploee.integrations.openg2g.sources.openg2g import format_columns
+from diploee.integrations.openg2g.spec import StepS
+from diploee.profiles.meters import reach
+from diploee.profiles.profile import PowerProfile, Provenance, check_argument
+from diploee.profiles.resample import round_keeping_energy
+
+COLUMNS = ("t_s", "power_W")
+GPU_POWER = "GPUs; no CPU packages, memory, network, fans or power supply"
+MAX_SAMPLES = 100_000_000
+
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NonNegative = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
+Range = tuple[NonNegative, NonNegative]
+
+
+@documented
+class TrainingTraceParams(Model):
+    """Shape of the trace of one GPU; the defaults are OpenG2G's.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a parameter is unknown, out of range, or at odds with another.
+    """
+
+    duration_s: Positive = default(1000.0, "Length of the trace [s].")
+    dt_s: StepS = default(0.1, "Step [s], a whole number of ms.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(2, "Seed of all draws.")
+    high_power_w: NonNegative = default(225.0, "Power of high plateaus [W].")
+    low_power_w: NonNegative = default(175.0, "Power of low plateaus [W]; not above the high.")
+    high_noise_w: NonNegative = default(
+        50.0, "Standard deviation of the noise in high plateaus, before smoothing [W]."
+    )
+    low_noise_w: NonNegative = default(
+        50.0, "Standard deviation of the noise in low plateaus, before smoothing [W]."
+    )
+    high_plateau_s: Range = default((35.0, 40.0), "Shortest and longest high plateau [s].")
+    low_plateau_s: Range = default((10.0, 15.0), "Shortest and longest low plateau [s].")
+    dips_per_s: NonNegative = default(0.01, "Mean number of dips per second.")
+    dip_depth_w: Range = default((120.0, 125.0), "Least and greatest depth of a dip [W].")
+    dip_duration_s: Range = default(
+        (0.06, 0.14), "Shortest and longest dip [s], rounded to whole steps."
+    )
+    smoothing_s: NonNegative = default(0.3, "Window of the moving average [s]; 0 for none.")
+    ramp_s: NonNegative = default(18.0, "Time from ramp_from_w to high_power_w [s]; 0 for none.")
+    ramp_from_w: NonNegative = default(50.0, "Power at the start [W].")
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> TrainingTraceParams:
+        for name in ("high_plateau_s", "low_plateau_s", "dip_depth_w", "dip_duration_s"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} must be [least, greatest], found [{low:g}, {high:g}]")
+        if self.low_power_w > self.high_power_w:
+            raise ValueError(
+                f"low_power_w is {self.low_power_w:g}, expected at most high_power_w, "
+                f"{self.high_power_w:g}"
+            )
+        shortest_s = self.high_plateau_s[0] + self.low_plateau_s[0]
+        if shortest_s < self.dt_s:
+            raise ValueError(
+                f"a high and a low plateau may last {shortest_s:g} s together, expected at least "
+                f"one step of {self.dt_s:g} s"
+            )
+        if not 1 <= self.n_samples <= MAX_SAMPLES:
+            raise ValueError(
+                f"{self.duration_s:g} s in steps of {self.dt_s:g} s are {self.n_samples} samples, "
+                f"expected 1 to {MAX_SAMPLES:,}"
+            )
+        return self
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return round(self.duration_s / self.dt_s)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTrace(Brief):
+    """Power of one GPU in training."""
+
+    dt_s: float  # step [s], a whole number of milliseconds
+    power_w: Float64Array  # power over each step [W]
+    params: TrainingTraceParams | None = None  # None for a trace read from elsewhere
+
+    @property
+    def t_s(self) -> Float64Array:
+        """Start of every step [s], shape (n,)."""
+        return np.asarray(np.arange(self.power_w.size) * self.dt_s, dtype=np.float64)
+
+    @classmethod
+    def generate(cls, params: TrainingTraceParams | None = None) -> Self:
+        """Synthesise the trace of parameters; the same parameters give the same trace."""
+        params = params or TrainingTraceParams()
+        return cls(params.dt_s, _training_power_w(params), params)
+
+    def profile(
+        self,
+        n_nodes: int,
+        gpus_per_node: int,
+        *,
+        profile_id: str | None = None,
+        workload: str = "synthetic_training",
+    ) -> PowerProfile:
+        """Return the power of a training job on several nodes.
+
+        ASSUMPTION: all GPUs follow the one trace at the same time, as OpenG2G scales it; the noise
+        and the dips of a real job differ between GPUs, so swings are an upper bound.
+
+        The id is ``<workload>-<n_nodes>n`` where none is given.
+        """
+        check_argument("n_nodes", n_nodes, 1, MAX_NODES)
+        check_argument("gpus_per_node", gpus_per_node, 1, MAX_DEVICES)
+        window_s = self.dt_s if self.params is None else max(self.params.smoothing_s, self.dt_s)
+        synthesised = "Synthesised by diploee from the description of OpenG2G, not measured; "
+        provenance = Provenance(
+            kind="reference",
+            source="OpenG2G, synthetic training trace (https://github.com/gpu2grid/openg2g)",
+            licence="Apache-2.0 (description); this synthesis BSD-3-Clause",
+            sampling_interval_s=self.dt_s,
+            averaging_window_s=window_s,
+            bandwidth_hz=reach(window_s, 0.0).flagged_hz,
+            power_boundary=GPU_POWER,
+            notes=("" if self.params is None else synthesised)
+            + f"one GPU's trace times {n_nodes * gpus_per_node} GPUs in step.",
+            gpus_per_node=gpus_per_node,
+        )
+        total_w = self.power_w * (n_nodes * gpus_per_node)
+        return PowerProfile(
+            profile_id=profile_id or f"{workload}-{n_nodes}n",
+            workload=workload,
+            n_nodes=n_nodes,
+            dt_ms=whole_ms(self.dt_s),
+            power_w=round_keeping_energy(total_w),
+            provenance=provenance,
+        )
+
+    def save(self, path: Path | str, force: bool = False) -> None:
+        """Write the trace as OpenG2G reads it, ``t_s,power_W`` of one GPU."""
+        with whole_file(path, force) as partial:
+            partial.write_bytes(self._csv())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a trace ``t_s,power_W`` of one GPU, of OpenG2G or another.
+
+        `LogFormatError` if it can't be read, lacks a column or two rows, a power is negative, or
+        the step is not an even, whole number of milliseconds.
+        """
+        what = f"a table of '{','.join(COLUMNS)}'"
+        table = read_sheet(Path(path), what).read(COLUMNS, what)
+        t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
+        power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
+        if t_s.size < 2:
+            raise LogFormatError(
+                f"{path}: {t_s.size} rows, expected two or more, which give the step"
+            )
+        dt_s = round((t_s[-1] - t_s[0]) / (t_s.size - 1), 6)
+        even = np.abs(t_s - t_s[0] - dt_s * np.arange(t_s.size)) <= 1e-3 * abs(dt_s)
+        fail_values(table, COLUMNS[0], even, f"an even step of {dt_s:g} s")
+        try:
+            whole_ms(dt_s)
+        except ValueError as error:
+            raise LogFormatError(f"{path}: the step {error}; resample the trace") from error
+        return cls(float(dt_s), power_w)
+
+    @classmethod
+    def ensure(cls, path: Path | str, params: TrainingTraceParams | None = None) -> Self:
+        """Read the trace of a file; generate and save it first where there is none.
+
+        A file that is there is compared with the parameters where they are given; `InputError` if
+        it is not theirs.
+        """
+        path = Path(path)
+        if path.exists() and params is None:
+            return cls.load(path)
+        made = cls.generate(params)
+        if not path.exists():
+            made.save(path)
+        elif read_bytes(path) != made._csv():
+            raise InputError(
+                f"{path}: is not the trace of the given parameters; remove it to have it made, or "
+                "leave the parameters out to read it as it is"
+            )
+        return made
+
+    def _csv(self) -> bytes:
+        return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))
+
+
+def _training_power_w(params: TrainingTraceParams) -> Float64Array:
+    """Synthesise the power of one GPU over each step [W], shape (n,)."""
+    rng = stream(params.seed, "benchmark", "training_trace")
+    n = params.n_samples
+    is_high = _plateaus(params, rng)
+    power_w = np.where(is_high, params.high_power_w, params.low_power_w)
+    power_w += np.where(is_high, params.high_noise_w, params.low_noise_w) * rng.standard_normal(n)
+    power_w = _smoothed(power_w, max(1, round(params.smoothing_s / params.dt_s)))
+    power_w -= _dips_w(params, rng)
+    n_ramp = min(n, round(params.ramp_s / params.dt_s))
+    ramp_w = np.linspace(params.ramp_from_w, params.high_power_w, n_ramp)
+    power_w[:n_ramp] = np.minimum(power_w[:n_ramp], ramp_w)
+    return np.maximum(power_w, 0.0)
+
+
+def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArray:
+    """Return which samples lie in high plateaus; high and low ones alternate, high first."""
+    shortest_s = params.high_plateau_s[0] + params.low_plateau_s[0]
+    n_pairs = int(params.duration_s / shortest_s) + 2
+    low, high = np.array([params.high_plateau_s, params.low_plateau_s]).T
+    lengths_s = rng.uniform(low, high, (n_pairs, 2)).ravel()
+    edges = np.rint(np.cumsum(lengths_s) / params.dt_s)
+    plateau = np.searchsorted(edges, np.arange(params.n_samples), side="right")
+    return np.asarray(plateau % 2 == 0)
+
+
+def _smoothed(power_w: Float64Array, width: int) -> Float64Array:
+    """Return the moving average; at the ends it is over the samples that there are."""
+    kernel = np.ones(width)
+    sums = np.convolve(power_w, kernel, mode="full")
+    counts = np.convolve(np.ones_like(power_w), kernel, mode="full")
+    begin = (width - 1) // 2
+    return np.asarray((sums / counts)[begin : begin + power_w.size], dtype=np.float64)
+
+
+def _dips_w(params: TrainingTraceParams, rng: np.random.Generator) -> Float64Array:
+    """Return how far dips lower each sample [W]."""
+    n_dips = int(rng.poisson(params.dips_per_s * params.duration_s))
+    begin = rng.integers(0, params.n_samples, n_dips)
+    length = np.rint(rng.uniform(*params.dip_duration_s, n_dips) / params.dt_s).astype(np.int64)
+    depth_w = rng.uniform(*params.dip_depth_w, n_dips)
+    steps = np.zeros(params.n_samples + 1)
+    np.add.at(steps, begin, depth_w)
+    np.add.at(steps, np.minimum(begin + length, params.n_samples), -depth_w)
+    lowered: Float64Array = np.cumsum(steps)[:-1]
+    return np.maximum(lowered, 0.0)  # sums of opposite steps may leave a rounding

@@ -1,0 +1,286 @@
+"""Jobs of a Zeus workload: recurrences with the run time and power that their optimizer chose.
+
+Duration = epochs to the target x time per epoch x runtime ratio, cut by early stopping; power is
+the average of one GPU at the chosen limit. What a recurrence learns comes from those of its
+recurring job that had ended when it was submitted, at their submission plus run time:
+ASSUMPTION: a wait in the facility's queue does not change what is known at a submission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from diploee.base.errors import LogFormatError, WorkloadError
+from diploee.base.rng import stream
+from diploee.base.tables import Float64Array, Int16Array, concat
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S
+from diploee.importers.inputs import readable
+from diploee.integrations.zeus.simulator import Simulation, check_limit
+from diploee.integrations.zeus.traces import (
+    TrainingTraces,
+    chosen_workloads,
+    read_groups,
+    read_traces,
+    submissions_of,
+)
+from diploee.integrations.zeus.workload import oracle_pair
+from diploee.loads.jobs.source import (
+    JobSource,
+    LibraryBuilder,
+    StreamClass,
+    StreamFrame,
+    StreamMatch,
+    check_n_jobs,
+    draw_submissions,
+    stream_rates,
+)
+from diploee.profiles.flat import FLAT_POWER_W, flat_profile
+from diploee.scenario.job_streams import JobClass, JobStream
+from diploee.scenario.recurring import RecurringTraining
+from diploee.schedule.context import DRAW_MS, JobTable
+
+PROFILE_ID = "zeus-mean-power"
+KNOWN_AS_MEAN_S = 3600.0
+"""The traces give one mean power per epoch: nothing is claimed of swings within an hour."""
+
+
+def _in_ms(runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf) -> pd.DataFrame:
+    """Return runs in the order of submission, a retry as a job of its own, with times in ms."""
+    submit_ms = np.rint((runs.start_s.to_numpy() - since_s) * MS_PER_S)
+    duration_ms = np.maximum(np.rint(runs.time_s.to_numpy() * MS_PER_S), 1)
+    runs["submit_ms"] = np.minimum(submit_ms, until_ms - 1).astype(np.int64)
+    runs["duration_ms"] = duration_ms.astype(np.int64)
+    return runs.sort_values("start_s", kind="stable")
+
+
+def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
+    """Return the workload of each recurring job: the nearest whole numbers, one at least."""
+    n_needed = int(np.count_nonzero(weights))
+    if n_jobs < n_needed:
+        raise WorkloadError(
+            f"{n_jobs} recurring jobs for {n_needed} workloads, expected one or more for each; "
+            "raise the number of recurring jobs"
+        )
+    wanted = weights / weights.sum() * n_jobs
+    counts = np.maximum(np.floor(wanted), weights > 0).astype(np.int64)
+    while counts.sum() < n_jobs:
+        counts[np.argmax(wanted - counts)] += 1
+    while counts.sum() > n_jobs:  # small shares were rounded up to one
+        counts[np.argmax(np.where(counts > 1, counts - wanted, -np.inf))] -= 1
+    return np.repeat(np.arange(weights.size), counts).astype(np.int16)
+
+
+@dataclass(frozen=True)
+class _ZeusInputs:
+    """Inputs of a `zeus` block: the training traces, and the submissions of recurring jobs."""
+
+    traces: TrainingTraces
+    groups: pd.DataFrame | None = None
+
+
+def read_zeus_inputs(
+    name: str, spec: RecurringTraining, folder: Path, once: Callable[..., Any]
+) -> _ZeusInputs:
+    """Read what the `zeus` block of a stream names, each file by `once(read, *paths)`."""
+    try:
+        if spec.train is not None and spec.power is not None:
+            train = readable(folder / spec.train, "zeus.train")
+            power = readable(folder / spec.power, "zeus.power")
+            traces = once(read_traces, train, power)
+        else:
+            traces = once(read_traces)
+        if spec.groups is None:
+            return _ZeusInputs(traces)
+        groups = readable(folder / spec.groups, "zeus.groups")
+        return _ZeusInputs(traces, once(read_groups, groups))
+    except LogFormatError as error:
+        raise LogFormatError(f"streams.{name}: {error}") from error
+    except WorkloadError as error:
+        raise WorkloadError(f"streams.{name}.zeus: {error}") from error
+
+
+class RecurringJobs(JobSource):
+    """The jobs of a stream with a `zeus` block; they scale a flat profile to their mean power."""
+
+    kind = "recurring"
+
+    def __init__(
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: _ZeusInputs
+    ) -> None:
+        assert spec.zeus is not None
+        super().__init__(spec, frame)
+        self.spec = spec.zeus
+        self._groups = inputs.groups
+        per_day = spec.jobs_per_day or 0.0
+        try:
+            self._workloads = chosen_workloads(
+                inputs.traces, tuple(self.spec.workloads), max_epochs=self.spec.max_epochs
+            )
+            for workload in self._workloads:
+                check_limit(self.spec, workload)
+            shares = np.array([self.spec.workloads.get(w.name, 1.0) for w in self._workloads])
+            if self._groups is None:
+                self._workload_of = shared_out(self.spec.recurring_jobs, shares)
+            else:
+                submissions, left_out = submissions_of(self._groups, self._workloads)
+                shares = np.bincount(submissions.workload_id, minlength=shares.size)
+                per_day = len(submissions) / (_period_ms(submissions.start_s) / MS_PER_DAY)
+                if left_out:
+                    self.counts["rows of groups of other datasets"] = left_out
+        except WorkloadError as error:
+            raise WorkloadError(f"streams.{frame.name}.zeus: {error}") from error
+        self._per_day = per_day
+        check_n_jobs(
+            per_day * frame.n_days,
+            f"streams.{frame.name}",
+            "submit fewer jobs a day or shorten the run",
+        )
+        gpu = inputs.traces.gpu
+        source = f"Zeus traces of {gpu}: mean power of an epoch, no course in time"
+        self._profile_id = builder.index_of(
+            flat_profile(f"{PROFILE_ID}-{gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S)
+        )
+        self.classes = self._stream_classes(shares / shares.sum())
+        self._n_failed = 0
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day that are given, or that the groups have."""
+        return self._per_day
+
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes that the recurrences take on average at what their optimizer is to find."""
+        shares = [c.job_class.probability for c in self.classes]
+        node_s = 0.0
+        for share, workload in zip(shares, self._workloads, strict=True):
+            best = oracle_pair(workload, self.spec.eta)
+            node_s += share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
+        return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
+
+    def _draws(self, n_spans: int) -> Iterator[JobTable]:
+        of_spans = self._of_spans()
+        for spans in self._frame.batches(n_spans):
+            yield concat(list(islice(of_spans, len(spans))))
+
+    def _of_spans(self) -> Iterator[JobTable]:
+        """Yield the recurrences of each span; each learns from those that ended before it."""
+        self._n_failed = 0
+        of_spans = self._of_calendar() if self._groups is None else self._of_trace(self._groups)
+        for span, runs in zip(self._frame.spans, of_spans, strict=True):
+            self._n_failed += int((~runs.converged & (runs.submit_ms >= 0)).sum())
+            startup_ms = self._startups_ms(
+                {(self._frame.clock.date_ms(span * DRAW_MS),): len(runs)}
+            )
+            power_w = self._node_power_w(runs.average_power_w.to_numpy())
+            yield self._jobs(
+                runs.submit_ms.to_numpy(),
+                n_nodes=np.full(len(runs), self.spec.n_nodes),
+                duration_ms=runs.duration_ms.to_numpy() + startup_ms,
+                class_id=runs.workload_id.to_numpy(),
+                profile_id=np.full(len(runs), self._profile_id),
+                startup_ms=startup_ms,
+                power_factor=power_w / FLAT_POWER_W,
+            )
+
+    def match(self) -> StreamMatch:
+        """Return how many recurrences there were, and those that did not converge."""
+        counts = {"stopped early or not converged": self._n_failed, **self.counts}
+        return replace(super().match(), counts=counts)
+
+    def _node_power_w(self, gpu_w: Float64Array) -> Float64Array:
+        """Return the power of one busy node: the idle node, and its GPUs above their idle power.
+
+        It is the traces' own: `busy_power_factor`, which scales profiles, does not apply.
+        """
+        node_type = self._frame.node_type
+        n_gpus = self.spec.gpus_per_node or node_type.n_gpus
+        idle_w = self.spec.gpu_idle_power_w
+        if idle_w is None:  # ASSUMPTION: devices share the idle power of a node by their ratings
+            share = node_type.gpu_tdp_w / node_type.rated_power_w if node_type.rated_power_w else 0
+            idle_w = node_type.idle_power_w * share
+        over_idle_w = np.maximum(gpu_w - idle_w, 0)
+        power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
+        return power_w
+
+    def _of_calendar(self) -> Iterator[pd.DataFrame]:
+        """Yield the recurrences of each span, with submissions drawn from the calendar.
+
+        Each is of any of the recurring jobs with equal probability. Retries of what failed come
+        with the span in which they start. Where recurring jobs are few and submissions dense,
+        recurrences overlap, and Zeus explores slowly: that is its rule.
+        """
+        frame, jobs_per_day = self._frame, self.jobs_per_day
+        rates = stream_rates(self._stream, frame)
+        of_job = stream(frame.seed, "zeus", frame.name, "recurring jobs")
+        simulation = Simulation(self._workloads, self.spec, frame.seed, frame.name)
+        for span in frame.spans:
+            begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
+            rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms))
+            of_span = rates.between(begin_ms, end_ms)
+            submit_ms = draw_submissions([rng], of_span, jobs_per_day)[0]
+            group_id = of_job.integers(self._workload_of.size, size=submit_ms.size, dtype=np.int32)
+            submissions = pd.DataFrame(
+                {
+                    "group_id": group_id,
+                    "workload_id": self._workload_of[group_id],
+                    "start_s": submit_ms / MS_PER_S,
+                    "end_s": np.nan,
+                    "runtime_ratio": 1.0,
+                }
+            )
+            runs = simulation.advance(submissions, end_ms / MS_PER_S)
+            yield _in_ms(runs, until_ms=end_ms)
+
+    def _of_trace(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Yield the group trace's jobs in each span, simulated once and then repeated.
+
+        It begins at the start of the run; what lies before is a repetition as well.
+        """
+        frame, clock = self._frame, self._frame.clock
+        names = list(groups.group.cat.categories)
+        simulation = Simulation(
+            self._workloads, self.spec, frame.seed, frame.name, group_names=names
+        )
+        submissions, _ = submissions_of(groups, self._workloads)
+        once = _in_ms(simulation.advance(submissions), float(submissions.start_s.min()))
+        period_ms = _period_ms(submissions.start_s)
+        # A retry beyond the last submission runs in the next repetition.
+        once["submit_ms"] %= period_ms
+        once = once.sort_values("submit_ms", kind="stable")
+        for span in frame.spans:
+            begin_ms = max(span * DRAW_MS, clock.begin_ms)
+            end_ms = min((span + 1) * DRAW_MS, clock.horizon_ms)
+            parts = []
+            for delay_ms in range(begin_ms // period_ms * period_ms, end_ms, period_ms):
+                submit_ms = once.submit_ms + delay_ms
+                part = once.assign(submit_ms=submit_ms)
+                parts.append(part[(submit_ms >= begin_ms) & (submit_ms < end_ms)])
+            yield pd.concat(parts)
+
+    def _stream_classes(self, shares: Float64Array) -> tuple[StreamClass, ...]:
+        return tuple(
+            StreamClass(
+                self._frame.name,
+                JobClass(
+                    workload=f"zeus-{workload.spec.dataset}",
+                    n_nodes=self.spec.n_nodes,
+                    probability=share,
+                    scale_from_n_nodes=None if self.spec.n_nodes == 1 else 1,
+                ),
+                (self._profile_id,),
+            )
+            for workload, share in zip(self._workloads, shares.tolist(), strict=True)
+        )
+
+
+def _period_ms(start_s: pd.Series[float]) -> int:
+    """Return the span of a group trace in whole hours [ms], after which it is repeated."""
+    return (round(float(np.ptp(start_s)) * MS_PER_S) // MS_PER_H + 1) * MS_PER_H

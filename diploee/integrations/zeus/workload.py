@@ -1,0 +1,265 @@
+"""`TrainingWorkload`: one recurring job's measured time, power and training paths; its costs.
+
+Its two knobs are the batch size b and the GPU power limit p; a *pair* is one of each. Zeus (You et
+al., NSDI 2023): time to accuracy TTA = target epochs x time per epoch; energy to accuracy
+ETA = TTA x average power; cost C(b, p; eta) = eta ETA + (1 - eta) MaxPower TTA (Eq. 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from diploee.base.errors import Brief, WorkloadError, shown
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+
+
+@dataclass(frozen=True)
+class WorkloadSpec(Brief):
+    """The part of the traces that is a workload, and its defaults."""
+
+    # As the traces name them; compared without regard to case
+    dataset: str
+    network: str
+    optimizer: str
+    default_batch_size: int  # b0, that its users would run
+    target_metric: float  # validation metric at which training ends, one of the train trace's
+    max_epochs: int = 100  # after which a run ends that has not got there
+
+    @property
+    def name(self) -> str:
+        """Its dataset, which is what tables and options call it."""
+        return self.dataset
+
+
+KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {
+    spec.name: spec
+    for spec in (
+        WorkloadSpec("cifar100", "shufflenetv2", "adadelta", 1024, 0.60),
+        WorkloadSpec("imagenet", "resnet50", "adadelta", 256, 0.65),
+        WorkloadSpec("librispeech", "deepspeech2", "adamw", 192, 40.0, 16),
+        WorkloadSpec("movielens-1m", "ncf", "adam", 1024, 0.41),
+        WorkloadSpec("sentiment140", "bert_base_uncased", "adamw", 128, 0.84, 10),
+        WorkloadSpec("squad", "bert_base_uncased", "adamw", 32, 84.0, 6),
+        # Those of the SYNTHETIC traces that ship
+        WorkloadSpec("synthetic-vision", "synthetic-cnn", "sgd", 1024, 0.60),
+        WorkloadSpec("synthetic-language", "synthetic-transformer", "adamw", 32, 0.60),
+        WorkloadSpec("synthetic-recommendation", "synthetic-mlp", "adam", 512, 0.60),
+    )
+}
+"""Workloads that can be named by their dataset alone.
+
+Those of the Zeus traces with defaults and targets of You et al., NSDI 2023, Table 1, and with the
+highest numbers of epochs of the examples of Zeus' own simulator.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingWorkload(Brief):
+    """Joined traces of one workload on one GPU model, B batch sizes by L power limits.
+
+    `WorkloadError` if the default pair is not in the data, or no path reaches the target.
+    """
+
+    spec: WorkloadSpec  # what was asked for
+    gpu: str  # model that time and power were measured on
+    max_power_w: float  # highest power limit of that GPU [W], MaxPower of the cost
+    batch_sizes: Int64Array  # (B,), ascending; each has a training path and a measured limit
+    power_limits_w: Float64Array  # (L,), ascending [W]; each was measured for some batch size
+    time_per_epoch_s: Float64Array  # (B, L), NaN where the pair was not measured
+    average_power_w: Float64Array  # (B, L), of the GPU; NaN likewise
+    # Of each batch size, epochs that each recorded path took to the target; infinite where it
+    # never got there
+    target_epochs: tuple[Float64Array, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)  # left out or never converged
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(np.concatenate(self.target_epochs)).any():
+            raise WorkloadError(
+                f"{self.name}: no training path reaches the target {self.spec.target_metric:g}; "
+                "choose a target that can be reached"
+            )
+        row = self.batch_index(self.spec.default_batch_size)
+        if np.isnan(self.time_per_epoch_s[row, -1]):
+            raise WorkloadError(
+                f"{self.name}: the default batch size {self.spec.default_batch_size} was not "
+                f"measured at the highest power limit, {self.power_limits_w[-1]:g} W (its limits: "
+                f"{listed(self.limits_of(row))} W); choose another default batch size"
+            )
+
+    @property
+    def name(self) -> str:
+        """The workload's name, its dataset."""
+        return self.spec.name
+
+    @property
+    def default_row(self) -> int:
+        """Index of the default batch size."""
+        return self.batch_index(self.spec.default_batch_size)
+
+    def batch_index(self, batch_size: int) -> int:
+        """Return the index of a batch size; `WorkloadError` if it is not in the data."""
+        row = int(np.searchsorted(self.batch_sizes, batch_size))
+        if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
+            raise WorkloadError(
+                f"{self.name}: batch size {shown(batch_size)} is not in the data, expected one of "
+                f"{listed(self.batch_sizes)}"
+            )
+        return row
+
+    def check_limit(self, row: int, power_limit_w: float) -> None:
+        """Raise `WorkloadError` unless a limit [W] was measured for a batch size's row."""
+        if power_limit_w not in self.limits_of(row):
+            raise WorkloadError(
+                f"{self.name}: power limit {power_limit_w:g} W was never measured for batch size "
+                f"{self.batch_sizes[row]} on {self.gpu}, expected one of "
+                f"{listed(self.limits_of(row))}"
+            )
+
+    def limits_of(self, row: int) -> Float64Array:
+        """Return the power limits [W] that were measured for a batch size's row, ascending."""
+        limits_w: Float64Array = self.power_limits_w[~np.isnan(self.time_per_epoch_s[row])]
+        return limits_w
+
+    @cached_property
+    def mean_epochs(self) -> Float64Array:
+        """Mean epochs of the paths that reach the target, shape (B,); NaN where none does."""
+        reached = [epochs[np.isfinite(epochs)] for epochs in self.target_epochs]
+        return np.array([epochs.mean() if epochs.size else np.nan for epochs in reached])
+
+    def mean_time_s(self, row: int, column: int) -> float:
+        """Return the mean time to the target of a pair [s]."""
+        return float(self.mean_epochs[row] * self.time_per_epoch_s[row, column])
+
+    @cached_property
+    def always_converges(self) -> BoolArray:
+        """Batch sizes of which every recorded path reaches the target, shape (B,)."""
+        return np.array([bool(np.isfinite(epochs).all()) for epochs in self.target_epochs])
+
+
+def listed(values: Int64Array | Float64Array) -> str:
+    """Return allowed numbers as text for an error message, ``8, 16, 32``."""
+    return ", ".join(f"{value:g}" if value % 1 else f"{value:.0f}" for value in values.tolist())
+
+
+def check_eta(eta: float) -> None:
+    """Raise `WorkloadError` unless the weight of energy is a number from 0 to 1."""
+    if not 0 <= eta <= 1:
+        raise WorkloadError(
+            f"eta is {shown(eta)}, expected a number from 0 (time alone) to 1 (energy alone)"
+        )
+
+
+def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
+    """Return the cost of one epoch [J] of every pair, shape (B, L); NaN where not measured."""
+    power_w = eta * workload.average_power_w + (1 - eta) * workload.max_power_w
+    cost_j: Float64Array = workload.time_per_epoch_s * power_w
+    return cost_j
+
+
+def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
+    """Return the mean cost to the target of every pair [J], shape (B, L).
+
+    It is the mean over the recorded paths that reach the target; NaN where none does or the pair
+    was not measured.
+    """
+    check_eta(eta)
+    cost_j: Float64Array = workload.mean_epochs[:, None] * cost_per_epoch_j(workload, eta)
+    return cost_j
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A batch size and a power limit of a workload, and their expected cost."""
+
+    row: int  # index of the batch size
+    column: int  # index of the power limit
+    batch_size: int
+    power_limit_w: float
+    cost_j: float
+
+
+def default_pair(workload: TrainingWorkload, eta: float) -> _Pair:
+    """Return the default batch size at the highest power limit."""
+    return _pair(workload, expected_cost_j(workload, eta), workload.default_row, -1)
+
+
+def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
+    """Return the pair of the lowest expected cost: what a user who knew the traces would run.
+
+    A batch size of which some path never reaches the target is only considered if there is no
+    other: its mean over the paths that do says nothing of what the failures cost.
+    """
+    cost_j = expected_cost_j(workload, eta)
+    if workload.always_converges.any():
+        cost_j[~workload.always_converges] = np.nan
+    return _cheapest(workload, cost_j)
+
+
+@dataclass(frozen=True)
+class Saving(Brief):
+    """The cheapest pair under some freedom."""
+
+    pair: _Pair  # batch size and power limit
+    fraction: float  # saved over the default pair, 0-1
+
+
+@dataclass(frozen=True)
+class Savings(Brief):
+    """Best savings over the default pair."""
+
+    power_limit_only: Saving  # at the default batch size
+    batch_size_only: Saving  # at the highest power limit
+    both: Saving  # of all pairs
+
+
+def best_savings(workload: TrainingWorkload, eta: float = 1.0) -> Savings:
+    """Return the best savings that each knob alone and both together can give.
+
+    Parameters
+    ----------
+    workload : TrainingWorkload
+        Traces.
+    eta : float
+        Weight of the energy in the cost, 0-1; 1 (the default) asks for energy alone.
+
+    Raises
+    ------
+    WorkloadError
+        If `eta` is not from 0 to 1, or the default batch size never reaches the target.
+    """
+    cost_j = expected_cost_j(workload, eta)
+    base = default_pair(workload, eta)
+    if np.isnan(base.cost_j):
+        raise WorkloadError(
+            f"{workload.name}: the default batch size {base.batch_size} never reaches the target "
+            f"{workload.spec.target_metric:g}; choose another default batch size"
+        )
+
+    def best(rows: slice, columns: slice) -> Saving:
+        allowed_j = np.full_like(cost_j, np.nan)
+        allowed_j[rows, columns] = cost_j[rows, columns]
+        pair = _cheapest(workload, allowed_j)
+        return Saving(pair, 1 - pair.cost_j / base.cost_j)
+
+    all_, row = slice(None), slice(base.row, base.row + 1)
+    return Savings(best(row, all_), best(all_, slice(-1, None)), best(all_, all_))
+
+
+def _cheapest(workload: TrainingWorkload, cost_j: Float64Array) -> _Pair:
+    row, column = np.unravel_index(int(np.nanargmin(cost_j)), cost_j.shape)
+    return _pair(workload, cost_j, int(row), int(column))
+
+
+def _pair(workload: TrainingWorkload, cost_j: Float64Array, row: int, column: int) -> _Pair:
+    column %= workload.power_limits_w.size
+    return _Pair(
+        row,
+        column,
+        int(workload.batch_sizes[row]),
+        float(workload.power_limits_w[column]),
+        float(cost_j[row, column]),
+    )

@@ -1,0 +1,187 @@
+"""Figures on a page: their elements, the columns that they share, and the script that draws them.
+
+Equal columns are written once. Long ones are whole numbers of 16 bits between their least and
+greatest value; hovering shows no more decimals than these bear.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diploee.reports.drawing.charts import GRID, INK, MUTED, Array, Chart, Panel
+from diploee.reports.drawing.engine import converted
+from diploee.reports.drawing.vega import Json, config, milliseconds, panel_spec
+from diploee.reports.drawing.words import alt_text, caption
+
+_HERE = Path(__file__).resolve().parent
+_LONG = 500
+_LEVELS = 65_534
+_GAP = -32_768
+_MOST_JUMPS = 8
+DARK = {
+    INK: "#e6ebef", MUTED: "#a3b3c0", GRID: "#34414c", "#0072B2": "#3992c3", "#D55E00": "#d96e1a",
+    "#5B5B5B": "#8c8c8c", "#A50026": "#ce7388",
+}  # fmt: skip
+"""Colours on dark paper, with a contrast of 4.5 as the rest have: these mixed with white."""
+
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; font-src data:"
+)
+"""The browser itself refuses every request that a page could make."""
+
+
+class Figures:
+    """The figures of one page."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Json] = {}
+        self._colours: dict[str, None] = {}
+
+    def figure(self, chart: Chart) -> str:
+        """Return the element of a chart."""
+        panels = "".join(self._panel(panel) for panel in chart.panels)
+        columns = ("one", "two", "three")[chart.n_columns - 1]
+        text = html.escape(caption(chart))
+        where = f" Power boundary: {html.escape(chart.boundary)}." if chart.boundary else ""
+        return (
+            f"<figure id='{chart.id}' tabindex='0' role='group' aria-label='"
+            f"{html.escape(alt_text(chart))}'><h3>{html.escape(chart.title)}</h3>"
+            f"<div class='panels {columns}'>{panels}</div>"
+            f"<figcaption>{text}{where}</figcaption></figure>\n"
+        )
+
+    def scripts(self) -> str:
+        """Return what draws the figures above: colours, columns, Vega and the script."""
+        columns = list(self._columns.values())
+        return (
+            f"<style>{self._style()}</style>\n"
+            f"<script type='application/json' id='columns'>{_json(columns)}</script>\n"
+            f"<script>{_program()}</script>\n"
+            f"<script>\n{(_HERE / 'page.js').read_text('utf-8')}</script>\n"
+        )
+
+    def page(self, chart: Chart) -> str:
+        """Return a page of one chart."""
+        figure = self.figure(chart)
+        return (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(chart.title)}</title>"
+            "<style>:root { color-scheme: light dark; } figure { margin: 0; } "
+            "body { margin: 10px 16px; font: 15px/1.45 Helvetica, Arial, sans-serif; }</style>"
+            f"</head>\n<body>{figure}{self.scripts()}"
+            "</body></html>\n"
+        )
+
+    def _panel(self, panel: Panel) -> str:
+        spec, drawn = panel_spec(panel, "width", self._paint)
+        for k, layer in enumerate(spec["layer"][: len(drawn.columns)]):
+            layer["data"] = {"name": f"d{k}"}
+        spec |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"},
+                 "config": config(self._paint, None)}  # fmt: skip
+        domain = None
+        if panel.x.kind != "category":
+            domain = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+            spec["params"] = [{"name": "shown", "value": domain}]
+            for layer in spec["layer"]:
+                if "x" in layer["encoding"]:
+                    x = layer["encoding"]["x"]
+                    scale = {k: v for k, v in x["scale"].items() if k != "domain"}
+                    layer["encoding"]["x"] = x | {"scale": scale | {"domainRaw": {"expr": "shown"}}}
+        content = {
+            "spec": spec,
+            "layers": [
+                {"how": how, "columns": {n: self._put(v) for n, v in columns.items()}}
+                for columns, how in drawn.columns
+            ],
+            "hover": [
+                line | {"columns": {n: self._put(v) for n, v in line["columns"].items()}}
+                for line in drawn.hover
+            ],
+            "kind": panel.x.kind,
+            "label": panel.x.label,
+            "domain": domain,
+        }  # fmt: skip
+        title = f"<h4>{html.escape(panel.title)}</h4>" if panel.title else ""
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in panel.notes)
+        notes = f"<ul class='notes'>{notes}</ul>" if notes else ""
+        return (
+            f"<div class='panel'>{title}<div class='plot' aria-hidden='true' "
+            f"style='min-height: {spec['height'] + 60}px'></div>"
+            f"<script type='application/json' class='spec'>{_json(content)}</script>{notes}</div>\n"
+        )
+
+    def _put(self, values: Array) -> int:
+        """Keep a column once, and return its place."""
+        content = np.ascontiguousarray(values)
+        data = (
+            "\0".join(map(str, values)).encode() if values.dtype.kind in "UO" else content.tobytes()
+        )
+        key = hashlib.sha256(data).hexdigest() + str(values.dtype)
+        if key not in self._columns:
+            self._columns[key] = _column(values)
+        return list(self._columns).index(key)
+
+    def _paint(self, colour: str) -> str:
+        self._colours[colour] = None
+        return f"var(--c{colour[1:]})"
+
+    def _style(self) -> str:
+        light = "".join(f"--c{c[1:]}:{c};" for c in self._colours)
+        dark = "".join(f"--c{c[1:]}:{DARK.get(c, c)};" for c in self._colours)
+        return (
+            f"{(_HERE / 'page.css').read_text('utf-8')}"
+            f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+        )
+
+
+@cache
+def _program() -> str:
+    """Return the script of Vega, which takes a second or two to put together."""
+    (program,) = converted("javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})])
+    return program.decode().replace("</script", "<\\/script")  # which would end its element
+
+
+def _json(content: Any) -> str:
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False, default=float)
+    return text.replace("<", "\\u003c")
+
+
+def _column(values: Array) -> Json:
+    """Return a column for JSON: a list of texts, a start and a step, or numbers in base64."""
+    if values.dtype.kind in "UO":
+        return {"list": [str(value) for value in values]}
+    if values.dtype.kind == "M":
+        values = milliseconds(values)
+    n, numbers = values.size, values.astype(np.float64)
+    if n > 2 and values.dtype.kind in "iu":  # times: even but where clocks change
+        steps, step = np.diff(numbers), float(np.median(np.diff(numbers)))
+        (uneven,) = np.nonzero(steps != step)
+        if uneven.size <= _MOST_JUMPS:
+            jumps = [[int(k) + 1, steps[k] - step] for k in uneven]
+            return {"start": numbers[0], "step": step, "n": n, "jumps": jumps}
+    if n and (numbers == numbers[0]).all():
+        return {"start": numbers[0], "step": 0, "n": n, "jumps": []}
+    seen = numbers[np.isfinite(numbers)]
+    if values.dtype.kind in "iu" or n < _LONG or not seen.size:
+        code = "f8" if values.dtype.kind in "iu" else "f4"
+        return {code: _base64(numbers.astype(f"<{code}"))}
+    low, step = float(seen.min()), float(np.ptp(seen)) / _LEVELS or 1.0
+    codes = np.where(
+        np.isfinite(numbers), np.nan_to_num((numbers - low) / step) - _LEVELS / 2, _GAP
+    )
+    return {"i2": _base64(np.rint(codes).astype("<i2")), "low": low, "step": step}
+
+
+def _base64(values: Array) -> str:
+    return base64.b64encode(values.tobytes()).decode("ascii")

@@ -1,0 +1,100 @@
+"""Charts as PNG, SVG and HTML files and in notebooks, drawn without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from diploee.base.errors import Brief, InputError
+from diploee.base.files import Writing, whole_file, writing
+from diploee.reports.drawing.charts import Chart
+from diploee.reports.drawing.engine import converted
+from diploee.reports.drawing.page import Figures
+from diploee.reports.drawing.vega import chart_spec
+from diploee.reports.drawing.words import alt_text
+
+Kind = Literal["png", "svg"]
+
+SCALE = 1.6
+"""Pixels of a PNG for one of the specification's."""
+
+
+def write_pictures(
+    charts: Mapping[str, Chart],
+    folder: Path,
+    kind: Kind = "png",
+    force: bool = False,
+    joins: Writing | None = None,
+    option: str = "--plots",
+) -> list[Path]:
+    """Write one picture of each chart into a folder, by its name, whole or not at all.
+
+    They appear with the results that they join; `option` names the folder in errors.
+    """
+    places = [folder / f"{name}.{kind}" for name in charts]
+    drawn = _drawn(charts.values(), kind)
+    with writing(force, joins=joins) as files:
+        paths = [files.file(place, option=option) for place in places]
+        for path, content in zip(paths, drawn, strict=True):
+            path.write_bytes(content)
+    return places
+
+
+def write_picture(
+    chart: Chart, place: Path, force: bool = False, joins: Writing | None = None
+) -> None:
+    """Write a chart to a PNG, SVG or HTML file, by the name's ending, whole or not at all."""
+    kind = place.suffix.lower().lstrip(".")
+    if kind not in {"png", "svg", "html"}:
+        raise InputError(f"{place}: a picture's name ends in .png, .svg or .html")
+    content = Figures().page(chart).encode() if kind == "html" else _drawn([chart], kind)[0]
+    with whole_file(place, force, joins=joins) as path:
+        path.write_bytes(content)
+
+
+@dataclass(frozen=True)
+class Picture(Brief):
+    """A chart that a notebook draws."""
+
+    chart: Chart  # its panels hold the arrays that are drawn
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The Vega-Lite specification, with its data thinned to what the picture's pixels show."""
+        return chart_spec(self.chart)
+
+    def save(self, place: Path | str, force: bool = False) -> None:
+        """Write it to a PNG, SVG or HTML file, by the ending of the name."""
+        write_picture(self.chart, Path(place), force)
+
+    def __repr__(self) -> str:
+        return f"<Picture {self.chart.id}: {alt_text(self.chart)}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {
+            "application/vnd.vegalite.v6+json": self.spec,
+            "image/png": self._repr_png_(),
+            "text/plain": repr(self),
+        }
+
+    def _repr_png_(self) -> bytes:
+        return _drawn([self.chart], "png")[0]
+
+
+def _drawn(charts: Iterable[Chart], kind: str) -> list[bytes]:
+    specs = [chart_spec(chart) for chart in charts]
+    if kind == "png":
+        return converted("vegalite_to_png", [((spec,), {"scale": SCALE}) for spec in specs])
+    return [_renumbered(svg) for svg in converted("vegalite_to_svg", [((s,), {}) for s in specs])]
+
+
+def _renumbered(content: bytes) -> bytes:
+    """Return a picture whose parts are numbered from 0, not on from that before it."""
+    svg = content.decode()
+    ids = dict.fromkeys(re.findall(r'id="((?:clip|gradient_)\d+)"', svg))
+    for k, old in enumerate(ids):
+        svg = svg.replace(f'id="{old}"', f'id="part{k}"').replace(f"url(#{old})", f"url(#part{k})")
+    return svg.encode()

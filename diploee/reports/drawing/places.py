@@ -1,0 +1,103 @@
+"""Where the layers of a panel lie on its axes, and how many points its pixels can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from diploee.reports.drawing.charts import Array, Band, Bars, Carpet, Layer, Line, Panel, Stack
+
+
+def heights(layer: Layer) -> Iterator[Array]:
+    """Yield the arrays of values that a layer draws."""
+    match layer:
+        case Band():
+            yield from (layer.low, layer.high)
+        case Stack():
+            yield layer.parts.sum(axis=0)
+        case Line() if layer.limits is not None:
+            yield from (layer.y, *layer.limits)
+        case Carpet():
+            return
+        case _:
+            yield layer.y
+
+
+def y_range(panel: Panel) -> tuple[float, float]:
+    """Return the range of the values, with a margin where the axis does not fix it."""
+    if panel.y.range is not None:
+        return float(panel.y.range[0]), float(panel.y.range[1])
+    zero = panel.y.from_zero or any(isinstance(y, Bars | Stack) for y in panel.layers)
+    ends = [0.0] if zero else list[float]()
+    for layer in panel.layers:
+        for values in heights(layer):
+            seen = np.asarray(values, np.float64)
+            seen = seen[np.isfinite(seen)]
+            ends += [float(seen.min()), float(seen.max())] if seen.size else []
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - (0.0 if zero and low == 0 else margin), high + margin
+
+
+def x_range(panel: Panel) -> tuple[Any, Any]:
+    """Return the range along, of a panel whose x are no names."""
+    if panel.x.range is not None:
+        return panel.x.range[0], panel.x.range[1]
+    ends = [end for layer in panel.layers if layer.x.size for end in edges(layer)]
+    return min(ends), max(ends)
+
+
+def edges(layer: Layer) -> tuple[Any, Any]:
+    """Return where a layer begins and ends: half a bar before the first, a day after the last."""
+    x = layer.x
+    if isinstance(layer, Bars) and layer.touching:
+        half = step(x) / 2
+        return x[0] - half, x[-1] + half
+    if isinstance(layer, Carpet):
+        return x[0], x[-1] + step(x)
+    return x.min(), x.max()
+
+
+def step(x: Array) -> Any:
+    """Return the distance of the first two of even places; of one alone a day, or 1."""
+    if x.size > 1:
+        return x[1] - x[0]
+    return np.timedelta64(1, "D") if x.dtype.kind == "M" else 1.0
+
+
+def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
+    """Return columns of at most about `most` points: means, or the extremes of `y` (`y2` the low).
+
+    What is not to be thinned (`how` is empty) stays.
+    """
+    n = columns["x"].size
+    size = -(-n // max(most // (4 if how == "means" else 2), 1))
+    if not how or n <= most or size < 2:
+        return columns
+    if how == "means" and columns["x"].dtype.kind == "M":
+        n_day = int(np.timedelta64(1, "D") / step(columns["x"]))
+        size = -(-size // n_day) * n_day if 2 * size > n_day > 1 else size
+    first = np.arange(0, n - 1, size)  # the last point is an end: it stays
+    last = {name: values[-1:] for name, values in columns.items()}
+    if how == "means":
+        counts = np.diff(np.append(first, n - 1))
+        kept = {k: np.add.reduceat(v[:-1], first) / counts for k, v in columns.items() if k != "x"}
+    elif "y2" in columns:
+        kept = {
+            "y": np.fmax.reduceat(columns["y"][:-1], first),
+            "y2": np.fmin.reduceat(columns["y2"][:-1], first),
+        }
+    else:
+        rows = _extremes(columns["y"][:-1], first)
+        return {name: np.append(v[rows], last[name]) for name, v in columns.items()}
+    kept["x"] = columns["x"][first]
+    return {name: np.append(kept[name], last[name]) for name in columns}
+
+
+def _extremes(values: Array, first: Array) -> Array:
+    """Return the rows of the least and the greatest value of each block, in their order."""
+    blocks = np.split(np.nan_to_num(values.astype(np.float64)), first[1:])
+    rows = [(int(b.argmin()) + f, int(b.argmax()) + f) for b, f in zip(blocks, first, strict=True)]
+    return np.unique(np.array(rows, dtype=np.int64))

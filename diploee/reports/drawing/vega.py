@@ -1,0 +1,446 @@
+"""Panels as Vega-Lite specifications: plain dictionaries, one for the page and for files.
+
+A layer's data are columns (`x`, `y`, and `y2`, the other edge of an area). Files hold them as rows,
+thinned to what their pixels show; a page holds them as columns, which its script thins anew at
+every zoom.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from diploee.reports.drawing.charts import (
+    CIVIDIS,
+    GRID,
+    HEIGHT_PX,
+    INK,
+    MUTED,
+    Array,
+    Axis,
+    Band,
+    Bars,
+    Carpet,
+    Chart,
+    Line,
+    Panel,
+    Stack,
+    log_ticks,
+)
+from diploee.reports.drawing.places import edges, step, thinned, x_range, y_range
+
+Json = dict[str, Any]
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+FONT = "Liberation Sans, Helvetica Neue, Helvetica, Arial, sans-serif"
+WIDTH_PX = 900
+GAP_PX = 90
+"""Between panels side by side, with the labels of the right one's axis."""
+
+MARGINS_PX = 80
+"""Left and right of the axes in an element of a page, at most."""
+
+MAX_CHARACTERS = 80
+"""Longer names of categories, all together, are written at an angle."""
+
+FEW = 200
+"""Of fewer points each is drawn in full."""
+
+_DASHES = {"solid": [1, 0], "dash": [7, 4], "dot": [2, 3]}
+_ALWAYS = {"year": "%Y", "quarter": "%b", "month": "%b", "week": "%-d %b", "day": "%-d %b"}
+_CLOCK = {
+    "hours": "%H:%M",
+    "minutes": "%H:%M",
+    "seconds": "%H:%M:%S",
+    "milliseconds": "%H:%M:%S.%L",
+}
+_TIMES: dict[str, Json] = {
+    "date": {"format": _ALWAYS | {"date": "%-d %b"} | _CLOCK},
+    "clock": {"format": "%H:%M:%S", "tickCount": 6},
+    "time of day": {"format": "%H:%M", "tickCount": 8},
+    "time of week": {"format": dict.fromkeys((*_ALWAYS, "date"), "%a") | _CLOCK, "tickCount": 7},
+}
+
+Paint = Callable[[str], str]
+"""Gives each colour as it is written: itself in files, a variable of the style on a page."""
+
+
+@dataclass
+class Drawn:
+    """A panel as layers of Vega-Lite without data, their columns, and what hovering shows."""
+
+    layers: list[Json] = field(default_factory=list)
+    columns: list[tuple[dict[str, Array], str]] = field(default_factory=list)
+    hover: list[Json] = field(default_factory=list)
+
+    def add(self, mark: Json, columns: dict[str, Array], how: str = "", **encoding: Any) -> None:
+        """Add a layer: its mark, its columns, and how they are thinned."""
+        channels: Json = {"x": {"field": "x"}, "y": {"field": "y"}} | encoding
+        self.layers.append({"mark": mark, "encoding": channels})
+        self.columns.append((columns, how))
+
+    def show(self, name: str, unit: str, digits: int | None, how: str, **columns: Array) -> None:
+        """Add a line to what hovering shows; without digits three significant ones."""
+        self.hover.append(
+            {"name": name, "unit": unit, "digits": digits, "how": how, "columns": columns}
+        )
+
+
+def config(paint: Paint, background: str | None) -> Json:
+    """Return the settings of all figures."""
+    ink, muted, grid = paint(INK), paint(MUTED), paint(GRID)
+    return {
+        "background": background,
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": ink, "titleColor": ink, "tickColor": muted, "domainColor": muted,
+            "gridColor": grid, "titleFontWeight": "normal", "labelFontSize": 11,
+            "titleFontSize": 12, "labelOverlap": True, "labelSeparation": 6,
+        },
+        "axisY": {"domain": False, "minExtent": 34, "tickCount": 6},
+        "legend": {
+            "labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 11,
+            "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0, "offset": 8,
+        },
+        "title": {"color": ink, "anchor": "start", "fontSize": 12, "fontWeight": "normal",
+                  "subtitleColor": muted},
+        "text": {"fontSize": 10.5},
+        "aria": False,
+    }  # fmt: skip
+
+
+def chart_spec(chart: Chart) -> Json:
+    """Return a chart as one specification that holds its data, thinned to its pixels."""
+    n = chart.n_columns
+    width = (WIDTH_PX - (n - 1) * GAP_PX) // n
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": chart.title.split("\n"), "fontSize": 15, "fontWeight": "bold",
+                  "offset": 12},
+        "concat": [_with_rows(panel, width) for panel in chart.panels],
+        "columns": n,
+        "spacing": 28,
+        "resolve": {"scale": dict.fromkeys(
+            ("color", "opacity", "strokeDash", "strokeWidth", "xOffset"), "independent")},
+        "config": config(str, "#ffffff"),
+    }  # fmt: skip
+
+
+def _with_rows(panel: Panel, width: int) -> Json:
+    spec, drawn = panel_spec(panel, width, str)
+    for layer, (columns, how) in zip(spec["layer"], drawn.columns, strict=False):
+        layer["data"] = {"values": _rows(thinned(columns, how, 2 * width))}
+    spec["title"] = panel.title
+    return spec
+
+
+def _rows(columns: dict[str, Array]) -> list[Json]:
+    plain = {name: _plain(values) for name, values in columns.items()}
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+
+
+def _plain(values: Array) -> list[Any]:
+    if values.dtype.kind == "M":
+        return list(milliseconds(values).tolist())
+    if values.dtype.kind != "f":
+        return list(values.tolist())
+    return [float(f"{v:.7g}") if np.isfinite(v) else None for v in values.tolist()]
+
+
+def milliseconds(values: Any) -> Any:
+    """Return times as milliseconds since 1970."""
+    return np.asarray(values).astype("datetime64[ms]").astype(np.int64)
+
+
+def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Drawn]:
+    """Return a panel without its data, and what it draws: each layer's columns in their order."""
+    drawn = Drawn()
+    low, high = y_range(panel)
+    bars = [layer.name for layer in panel.layers if isinstance(layer, Bars) and not layer.touching]
+    for layer in panel.layers:
+        match layer:
+            case Line():
+                _line(drawn, layer, paint)
+            case Band():
+                _band(drawn, layer, paint)
+            case Stack():
+                _stack(drawn, layer, paint, HEIGHT_PX / (high - low))
+            case Bars():
+                _bars(drawn, layer, paint, bars, low if panel.y.kind == "log" else 0.0)
+            case Carpet():
+                _carpet(drawn, layer)
+    carpet = any(isinstance(layer, Carpet) for layer in panel.layers)
+    x, y = _x_axis(panel), _y_axis(panel, (low, high))
+    if carpet:
+        x["axis"]["grid"] = y["axis"]["grid"] = False
+    for encoding in (layer["encoding"] for layer in drawn.layers):
+        encoding["x"] = x | encoding["x"]
+        encoding["y"] = y | encoding["y"]
+    layers = [*drawn.layers, *_legend(panel, width, paint, HEIGHT_PX / (high - low))]
+    height = HEIGHT_PX if not panel.small else HEIGHT_PX - (140 if panel.wide else 60)
+    return {"width": width, "height": height, "layer": layers}, drawn
+
+
+def _x_axis(panel: Panel) -> Json:
+    axis = panel.x
+    if axis.kind == "category":
+        return {"type": "nominal", **_names(panel, "x")}
+    low, high = x_range(panel)
+    if not low < high:
+        low, high = (low - step(np.array([low])), high + step(np.array([low])))
+    style: Json = {"title": axis.label, "tickCount": 10 if panel.wide else 6}
+    return _continuous(axis, low, high, style)
+
+
+def _y_axis(panel: Panel, ends: tuple[float, float]) -> Json:
+    if panel.y.kind == "category" or any(
+        isinstance(layer, Carpet) and layer.y.dtype.kind == "U" for layer in panel.layers
+    ):
+        return {"type": "nominal", **_names(panel, "y")}
+    style: Json = {"title": panel.y.label}
+    if panel.y.bare:
+        style |= {"labels": False, "ticks": False}
+    if panel.y.kind in _TIMES:  # from the first to the last row of a carpet
+        style |= _TIMES[panel.y.kind]
+        return {"type": "temporal", "axis": style, "scale": {"type": "utc", "nice": False}}
+    return _continuous(panel.y, *ends, style)
+
+
+def _continuous(axis: Axis, low: Any, high: Any, style: Json) -> Json:
+    if axis.kind in _TIMES:
+        style |= _TIMES[axis.kind]
+        if axis.kind == "date" and axis.range is not None:  # a few days
+            style |= {"tickCount": {"interval": "day", "step": 1}, "format": "%-d %b %Y"}
+        ends = [int(milliseconds(value)) for value in (low, high)]
+        return {"type": "temporal", "axis": style,
+                "scale": {"type": "utc", "domain": ends, "nice": False}}  # fmt: skip
+    scale: Json = {"domain": [float(low), float(high)], "nice": False}
+    if axis.kind == "log":
+        values, texts = log_ticks(float(low), float(high))
+        style |= {"values": values, "labelExpr": f"{texts!r}[indexof({values!r}, datum.value)]"}
+        scale["type"] = "log"
+    else:
+        scale["zero"] = False
+    return {"type": "quantitative", "axis": style, "scale": scale}
+
+
+def _names(panel: Panel, side: str) -> Json:
+    """Return the axis of names, in the order of the layers; long ones are written at an angle."""
+    names = list(dict.fromkeys(str(v) for layer in panel.layers for v in getattr(layer, side)))
+    angle = -40 if side == "x" and n_characters(names) > MAX_CHARACTERS / (1 + panel.small) else 0
+    label = panel.x.label if side == "x" else panel.y.label
+    return {
+        "scale": {"domain": names[:: -1 if side == "y" else 1]},
+        "sort": None,
+        "axis": {"title": label or None, "labelAngle": angle, "grid": False, "labelLimit": 0,
+                 "labelExpr": "split(datum.label, '\\n')", "labelOverlap": False},
+    }  # fmt: skip
+
+
+def n_characters(names: list[str]) -> int:
+    """Return how many characters the names' widest lines take, with two between them."""
+    return sum(max(map(len, name.split("\n"))) + 2 for name in names)
+
+
+def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
+    colour = paint(line.colour)
+    columns, has_gaps = {"x": line.x, "y": line.y}, bool(np.isnan(line.y).any())
+    how = "" if has_gaps or _names_along(line.x) else "means" if line.means else "ends"
+    if line.limits is not None:
+        low, high = line.limits
+        drawn.add({"type": "rule", "color": colour, "strokeWidth": 1.5},
+                  {"x": line.x, "y": high, "y2": low}, y2={"field": "y2"})  # fmt: skip
+    point = {"type": "point", "filled": True, "color": colour, "opacity": 1}
+    if line.is_dash:
+        drawn.add({"type": "tick", "orient": "horizontal", "thickness": 3, "size": 30,
+                   "color": colour}, columns)  # fmt: skip
+    elif line.markers_only:
+        bold = line.limits is not None or line.texts or line.hollow or line.x.size < FEW
+        point |= {"size": 50 if line.hollow else 30 if bold else 14, "opacity": 1 if bold else 0.45}
+        drawn.add(point | {"filled": not line.hollow, "strokeWidth": 1.5}, columns)
+        if line.texts:
+            texts = columns | {"text": np.array(line.texts)}
+            drawn.add({"type": "text", "dy": -9, "color": colour}, texts, text={"field": "text"})
+    else:
+        drawn.add(
+            {"type": "line", "color": colour, "strokeWidth": line.width * 0.8, "clip": True,
+             "strokeDash": _DASHES[line.dash], "strokeJoin": "round", "order": False,
+             "interpolate": "step-after" if line.steps else "linear"},
+            columns, how,
+        )  # fmt: skip
+        if line.markers:
+            drawn.add(point | {"size": 30}, columns)
+    digits = None if line.significant else line.digits
+    kind = "point" if line.markers_only else "step" if line.steps else "near"
+    drawn.show(line.name, line.unit, digits, kind, **columns)
+
+
+def _names_along(x: Array) -> bool:
+    return x.dtype.kind in "UO"
+
+
+def _band(drawn: Drawn, band: Band, paint: Paint) -> None:
+    columns = {"x": band.x, "y": band.high, "y2": band.low}
+    drawn.add(
+        {"type": "area", "color": paint(band.colour), "fillOpacity": band.opacity, "clip": True,
+         "strokeWidth": 0, "line": False,
+         "interpolate": "step-after" if band.steps else "linear"},
+        columns, "ends", y2={"field": "y2"},
+    )  # fmt: skip
+    kind = "step" if band.steps else "near"
+    for values, name in ((band.high, band.high_name), (band.low, band.low_name)):
+        if name:
+            drawn.show(name, band.unit, band.digits, kind, x=band.x, y=values)
+
+
+def _stack(drawn: Drawn, stack: Stack, paint: Paint, px_per_unit: float) -> None:
+    low = np.zeros(stack.x.size)
+    groups = stack.thick(px_per_unit)
+    for group, part in groups:
+        high = low + part
+        drawn.add(
+            {"type": "area", "color": paint(stack.colours[group[0]]), "fillOpacity": 0.6,
+             "clip": True, "interpolate": "step-after" if stack.steps else "linear"},
+            {"x": stack.x, "y": high.astype(np.float32), "y2": low.astype(np.float32)},
+            "means", y2={"field": "y2"},
+        )  # fmt: skip
+        low = high
+    kind = "step" if stack.steps else "near"
+    for name, part in zip(stack.names, stack.parts, strict=True):
+        drawn.show(name, stack.unit, stack.digits, kind, x=stack.x, y=part.astype(np.float32))
+    total = stack.parts.sum(axis=0).astype(np.float32)
+    drawn.show(stack.total, stack.unit, stack.digits, kind, x=stack.x, y=total)
+
+
+def _bars(drawn: Drawn, bars: Bars, paint: Paint, names: list[str], foot: float) -> None:
+    colour, columns = paint(bars.colour), {"x": bars.x, "y": bars.y}
+    if bars.touching:
+        half = step(bars.x) / 2
+        drawn.add({"type": "bar", "color": colour, "clip": True, "binSpacing": 0.5},
+                  {"x": bars.x - half, "x2": bars.x + half, "y": bars.y},
+                  x2={"field": "x2"}, y2={"datum": foot})  # fmt: skip
+        drawn.show(bars.name, bars.unit, bars.digits, "near", **columns)
+        return
+    beside: Json = {}
+    if len(names) > 1:
+        beside = {"xOffset": {"datum": bars.name, "scale": {"domain": names}}}
+    drawn.add({"type": "bar", "color": colour}, columns, y2={"datum": foot}, **beside)
+    drawn.show(bars.name, bars.unit, bars.digits, "near", **columns)
+    if any(bars.texts):
+        texts = columns | {"text": np.array(bars.texts)}
+        drawn.add(
+            {"type": "text", "dy": -7, "color": paint(INK)}, texts, text={"field": "text"}, **beside
+        )
+
+
+def _carpet(drawn: Drawn, carpet: Carpet) -> None:
+    colour: Json = {
+        "field": "z", "type": "quantitative",
+        "scale": {"domain": [carpet.low, carpet.high], "range": list(CIVIDIS), "clamp": True},
+        "legend": {"title": carpet.colour_label, "orient": "top", "direction": "horizontal",
+                   "gradientLength": 160, "gradientThickness": 10, "tickCount": 4,
+                   "titleOrient": "top" if _names_along(carpet.x) else "left"},
+    }  # fmt: skip
+    if _names_along(carpet.x):
+        _cells(drawn, carpet, colour)
+        return
+    (left, right), (bottom, top) = edges(carpet), (carpet.y[0], carpet.y[-1] + step(carpet.y))
+    place = {"x": np.array([left]), "x2": np.array([right]),
+             "y": np.array([top]), "y2": np.array([bottom])}  # fmt: skip
+    drawn.add({"type": "image", "aspect": False, "smooth": False, "clip": True},
+              place | {"url": np.array([_image(carpet)])},
+              x2={"field": "x2"}, y2={"field": "y2"}, url={"field": "url"})  # fmt: skip
+    ends = np.array([carpet.low, carpet.high])
+    drawn.add({"type": "point", "opacity": 0}, {"x": np.repeat(place["x"], 2),
+              "y": np.repeat(place["y2"], 2), "z": ends}, color=colour)  # fmt: skip
+    drawn.hover.append({"name": carpet.colour_label.partition(" [")[0], "unit": carpet.unit,
+                        "digits": 3, "how": "cell", "columns": {
+                            "x": carpet.x, "y": carpet.y, "z": carpet.z.ravel()}})  # fmt: skip
+
+
+def _cells(drawn: Drawn, carpet: Carpet, colour: Json) -> None:
+    """Draw a cell for each value, with the value in it."""
+    x, y = np.tile(carpet.x, carpet.y.size), np.repeat(carpet.y, carpet.x.size)
+    z = carpet.z.ravel()
+    seen = np.isfinite(z)
+    columns = {"x": x[seen], "y": y[seen], "z": z[seen]}
+    drawn.add({"type": "rect"}, columns, color=colour)
+    texts = np.array([f"{float(f'{v:.4g}'):,.10g}" for v in z[seen]])
+    middle = (carpet.low + carpet.high) / 2
+    drawn.add({"type": "text", "color": {"expr": f"datum.z < {middle:g} ? '#fff' : '#000'"}},
+              columns | {"text": texts}, text={"field": "text"})  # fmt: skip
+    drawn.show(carpet.colour_label, carpet.unit, None, "cell", **columns)
+
+
+def _image(carpet: Carpet) -> str:
+    """Return the values as a PNG of palette colours, the first row below; gaps are transparent."""
+    n = 255
+    places = np.linspace(0, len(CIVIDIS) - 1, n)
+    rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in CIVIDIS])
+    palette = np.stack(
+        [np.interp(places, np.arange(len(CIVIDIS)), rgb[:, k]) for k in range(3)], axis=1
+    )
+    span = (carpet.high - carpet.low) or 1.0
+    level = np.clip((carpet.z[::-1] - carpet.low) / span, 0, 1) * (n - 1)
+    index = np.where(np.isfinite(level), np.nan_to_num(level).round(), n).astype(np.uint8)
+    rows = np.hstack([np.zeros((index.shape[0], 1), np.uint8), index]).tobytes()
+    size = struct.pack(">IIBBBBB", index.shape[1], index.shape[0], 8, 3, 0, 0, 0)
+    colours = palette.round().astype(np.uint8).tobytes() + b"\0\0\0"
+    chunks = (
+        (b"IHDR", size), (b"PLTE", colours), (b"tRNS", b"\xff" * n + b"\0"),
+        (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""),
+    )  # fmt: skip
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+
+
+def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) -> Iterator[Json]:
+    """Yield a layer that draws nothing but the legend, where there are several names."""
+    entries: dict[str, tuple[str, list[int], float, float]] = {}
+    for layer in panel.layers:
+        match layer:
+            case Stack():
+                for group, _ in layer.thick(px_per_unit):  # as they are drawn
+                    name = " + ".join(layer.names[k] for k in group)
+                    entries.setdefault(name, (layer.colours[group[0]], [1, 0], 0.6, 10))
+            case Line() | Band() | Bars() if getattr(layer, "legend", True):
+                dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
+                opacity = layer.opacity if isinstance(layer, Band) else 1.0
+                is_line = isinstance(layer, Line) and not layer.markers_only and layer.width
+                thick = 2 if is_line else 10
+                entries.setdefault(layer.name, (layer.colour, dash, opacity, thick))
+    if len(entries) < 2:
+        return
+    colours, dashes, opacities, widths = zip(*entries.values(), strict=True)
+    names = list(entries)
+    entry_px = 44 + 6 * max(map(len, names))
+    shown = {
+        "orient": "top", "direction": "horizontal", "title": None, "symbolType": "stroke",
+        # Of the element, not of `width`, which shrinks once the legend's height is taken.
+        "symbolSize": 350, "columns": {"expr": "max(1, floor((0 * width + containerSize()[0] - "
+                                               f"{MARGINS_PX}) / {entry_px}))"}
+        if isinstance(width, str) else max(1, int(width // entry_px)),
+    }  # fmt: skip
+    ranges = {
+        "color": [paint(c) for c in colours], "strokeDash": list(dashes),
+        "opacity": list(opacities), "strokeWidth": list(widths),
+    }  # fmt: skip
+    yield {
+        "data": {"values": [{"name": name} for name in names]},
+        "mark": "line",
+        "encoding": {
+            channel: {"field": "name", "type": "ordinal", "sort": None, "legend": shown,
+                      "scale": {"type": "ordinal", "domain": names, "range": values}}
+            for channel, values in ranges.items()
+        },
+    }  # fmt: skip

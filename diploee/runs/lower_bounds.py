@@ -1,0 +1,66 @@
+"""Which figures of a run are lower bounds, withheld or flagged, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from diploee.base.units import S_PER_MIN
+from diploee.runs.words import listed
+
+_LENGTH = re.compile(
+    r"grid\.(?:at_step\.)?(?:(?:changes|ramps|rolling_range)|(peaks|maximum_demand))\..*?(\d[\d.]*)(s|min)\."
+)
+
+
+def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
+    """Return whether readings, or records of weather, are too coarse for the length in a key."""
+    if (found := _LENGTH.match(key)) is None or (found[1] and not key.endswith("max_mw")):
+        return False
+    below = "interpolated_s" if found[1] else "lower_bound_below_s"
+    length_s = float(found[2]) * (S_PER_MIN if found[3] == "min" else 1)
+    return length_s < (values.get(f"grid.bandwidth.{below}") or 0.0)
+
+
+def withheld(block: Mapping[str, Any]) -> str:
+    """Return in one line what the run does not support or marks, and why."""
+    reasons: dict[str, list[str]] = {}
+    kinds = (
+        ("demand over {interval_min} min", block["maximum_demand"]["absent"]),
+        ("changes within {window_s:g} s", block.get("changes", {}).get("absent", ())),
+        ("ramps over {interval_s:g} s", block["ramps"]["absent"]),
+        ("swings within {window_s:g} s", block["rolling_range"]["absent"]),
+        ("the spectrum from {low_hz:g} to {high_hz:g} Hz", block["spectrum"]["absent"]),
+    )
+    for form, absent in kinds:
+        for entry in absent:
+            reasons.setdefault(entry["reason"], []).append(form.format(**entry))
+    parts = [f"{listed(names)} ({reason})" for reason, names in reasons.items()]
+    bounds = [
+        form.format(**entry)
+        for form, entries in (
+            ("changes within {window_s:g} s", block.get("changes", {}).get("windows", ())),
+            ("ramps over {interval_s:g} s", block["ramps"]["intervals"]),
+            ("swings within {window_s:g} s", block["rolling_range"]["windows"]),
+        )
+        for entry in entries
+        if entry["lower_bound"]
+    ]
+    flagged = [
+        f"{band['low_hz']:g} to {band['high_hz']:g} Hz ({band['flag_reason']})"
+        for band in block["spectrum"]["bands"]
+        if band["flagged"]
+    ]
+    note, window_s = block["bandwidth"]["note"], block["bandwidth"]["averaging_window_s"]
+    records_s = block["bandwidth"].get("interpolated_s")
+    why = f"clouds are not seen within {records_s:g} s, and " if records_s else ""
+    words = [
+        f"Withheld: {'; '.join(parts)}." if parts else "",
+        f"Flagged: {listed(flagged)}." if flagged else "",
+        f"Lower bounds: {listed(bounds)} ({why}the profiles average over {window_s:g} s)."
+        if bounds
+        else "",
+        f"{note[:1].upper()}{note[1:]}.",
+    ]
+    return " ".join(filter(None, words))

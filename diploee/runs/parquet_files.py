@@ -1,0 +1,412 @@
+"""Files of a run: `facility.parquet`, `jobs.parquet` and `zooms/`, its worst windows at 0.1 s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.base.annexes import annex
+from diploee.base.clock import RunClock, instant_ms, zone_name
+from diploee.base.columns import Column, Columns, as_entries, catalogue, find_column
+from diploee.base.plain_data import Record, parse_json
+from diploee.base.tables import (
+    BoolArray,
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    arrow_numbers,
+    arrow_texts,
+    concat,
+    open_parquet,
+)
+from diploee.base.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.base.version import full_version
+from diploee.facility.base import STAGES, Block
+from diploee.facility.before_stores import BEFORE_STORES
+from diploee.loads.jobs import StreamClass
+from diploee.loads.services.load import SERVICE_COLUMNS
+from diploee.metrics.attribution import LOAD_COLUMNS
+from diploee.metrics.causes import Causes
+from diploee.metrics.changes import Extreme
+from diploee.metrics.flexibility import BASELINE_COLUMNS
+from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
+from diploee.power.event_windows import BASIS, EventWindowSearch
+from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
+from diploee.scenario.models import Scenario
+from diploee.schedule.context import JobTable
+from diploee.schedule.placement import HeldNodes
+from diploee.schedule.schedule import NEVER_MS, QUEUE_COLUMNS, Schedule
+
+FACILITY_FILE = "facility.parquet"
+ZOOMS_FOLDER = "zooms"
+METADATA_KEY = b"diploee.facility"
+MIN_ROWS_PER_GROUP = 1 << 15
+"""Row groups hold an hour, or this number of rows where that is more."""
+
+
+def declared_columns() -> Columns:
+    """Return the columns that loads and power may give, for files that do not hold theirs."""
+    return catalogue(
+        POWER_COLUMNS,
+        PHASE_COLUMNS,
+        QUEUE_COLUMNS,
+        SERVICE_COLUMNS,
+        LOAD_COLUMNS,
+        BASELINE_COLUMNS,
+        BEFORE_STORES,
+        annex("ALL_REPLICA_COLUMNS"),
+    )
+
+
+def stored_columns(path: Path) -> Columns:
+    """Return the catalogue that a series was written with; as declared today for older files."""
+    with open_parquet(path, {}) as file:
+        content = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")
+    head = parse_json(content, f"{path}: metadata", _Head)
+    if head.columns is None:
+        return declared_columns()
+    if any(column.role for column in head.columns):
+        return tuple(head.columns)
+    # Older files hold no roles: those of today's columns of the same name.
+    of_stages = (column for spec in STAGES.by_name.values() for column in spec.columns)
+    today = {c.name: c for c in (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)}
+    return tuple(
+        replace(c, role=today[c.name].role, part=today[c.name].part) if c.name in today else c
+        for c in head.columns
+    )
+
+
+class _Head(Record, strict=False):
+    columns: list[Column] | None = None
+
+
+def timestamps(times_ms: Int64Array, clock: RunClock, missing: BoolArray | None = None) -> pa.Array:
+    """Return simulated times [ms] as instants with the facility's zone, null where missing."""
+    kind = pa.timestamp("ms", tz=zone_name(clock.start_with_zone.tzinfo or UTC))
+    return arrow_numbers(times_ms + instant_ms(clock.start_with_zone), kind, missing=missing)
+
+
+class FacilityFile:
+    """A sink that writes the power series; use it as a context manager.
+
+    `columns` are the run's catalogue, `head` is further metadata: scenario, hash, seed.
+    """
+
+    def __init__(
+        self, path: Path, clock: RunClock, columns: Columns, head: Mapping[str, Any]
+    ) -> None:
+        self._path, self._clock, self._columns, self._head = path, clock, columns, head
+        is_double = BEFORE_STORES[0] in columns
+        self._kind: type = np.float64 if is_double else np.float32
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.Table] = []
+        self._n_held, self._group_rows = 0, MIN_ROWS_PER_GROUP
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            if error is None:
+                self._write(self._n_held)
+            self._writer.close()
+
+    def add(self, block: Block) -> None:
+        """Append a block; power and rates are stored as float32, counts as int32, NaN as null."""
+        columns = {name: _stored(values, self._kind) for name, values in block.columns.items()}
+        table = pa.table({"timestamp": timestamps(block.starts_ms, self._clock), **columns})
+        if self._writer is None:
+            self._writer = self._open(table, block.dt_ms)
+            self._group_rows = max(MIN_ROWS_PER_GROUP, MS_PER_H // block.dt_ms)
+        self._held.append(table)
+        self._n_held += table.num_rows
+        # Whole groups, however short the blocks are.
+        self._write(self._n_held // self._group_rows * self._group_rows)
+
+    def _write(self, n_rows: int) -> None:
+        """Write the first rows of what is held."""
+        if not n_rows or self._writer is None:
+            return
+        table = pa.concat_tables(self._held)
+        self._writer.write_table(table.slice(0, n_rows), self._group_rows)
+        self._held, self._n_held = [table.slice(n_rows)], self._n_held - n_rows
+
+    def _open(self, table: pa.Table, step_ms: int) -> pq.ParquetWriter:
+        head = {
+            "diploee_version": full_version(),
+            **self._head,
+            "resolution_s": step_ms / MS_PER_S,
+            "convention": "timestamp is the start of the interval",
+            "units": {
+                name: find_column(name, self._columns)[0].line() for name in table.column_names[1:]
+            },
+            "columns": as_entries(self._columns),
+        }
+        metadata = {METADATA_KEY: json.dumps(head, sort_keys=True).encode()}
+        schema = table.schema.with_metadata(metadata)
+        return pq.ParquetWriter(
+            self._path,
+            schema,
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding={
+                field.name: "DELTA_BINARY_PACKED"
+                if field.name == "timestamp" or pa.types.is_integer(field.type)
+                else "BYTE_STREAM_SPLIT"
+                for field in schema
+            },
+        )
+
+
+def _stored(values: np.ndarray[Any, Any], kind: type) -> pa.Array:
+    if values.dtype.kind in "iu":
+        return arrow_numbers(values.astype(np.int32, copy=False))
+    missing = np.isnan(values)
+    return arrow_numbers(
+        values.astype(kind, copy=False), missing=missing if missing.any() else None
+    )
+
+
+def write_event_windows(
+    folder: Path,
+    search: EventWindowSearch,
+    clock: RunClock,
+    columns: Columns,
+    head: Mapping[str, Any],
+    causes: Causes,
+) -> dict[str, Any]:
+    """Write each window that was found at 0.1 s and return the `zooms` block of the metrics."""
+    (folder / ZOOMS_FOLDER).mkdir()
+    windows = []
+    for event, segments, blocks in search.event_windows():
+        name = f"{ZOOMS_FOLDER}/{event.name}.parquet"
+        with FacilityFile(folder / name, clock, columns, head) as file:
+            kept = []
+            for block in blocks:
+                file.add(block)
+                kept.append(block)
+        cause = causes.split(Extreme(*event.compared_ms), [segments], kept)
+        at = clock.wall.at(event.at_ms)
+        windows.append(
+            {
+                "name": event.name,
+                "at": at.isoformat(timespec="seconds"),
+                "value_mw": event.value_w / W_PER_MW,
+                "window_s": (event.end_ms - event.start_ms) / MS_PER_S,
+                "file": name,
+                "cause": causes.entry(cause),
+            }
+        )
+    return {"basis": BASIS, "resolution_s": PROFILE_STEP_MS / MS_PER_S, "windows": windows}
+
+
+JOBS_FILE = "jobs.parquet"
+ROWS_PER_GROUP = 1 << 18
+
+
+class JobsFile:
+    """Writes the jobs; start, end and queue time of a job that never started are null.
+
+    Of the jobs submitted before the run those are written that wait or run at its start. `end_time`
+    is the planned end, which may lie beyond the run; `energy_j` counts within it. With several
+    pools or several job streams a last column `pool` or `stream` tells them apart. Jobs are held
+    until the ends of all that were submitted before them are known. Where a pool allocates GPUs, a
+    column `n_gpus` behind `n_nodes` has the GPUs of each job.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        scenario: Scenario,
+        classes: Sequence[StreamClass],  # by `class_id`
+        profile_ids: Sequence[str],  # by `profile_id`
+    ) -> None:
+        facility, self._clock = scenario.facility, scenario.clock
+        self._pools, self._streams = scenario.pool_names(), list(scenario.streams)
+        self._profile_ids = profile_ids
+        self._classes = [c.job_class.name for c in classes]
+        self._stream_of = np.array([self._streams.index(c.stream) for c in classes], np.int16)
+        self._slots = slots_of(facility).astype(np.int32)
+        self._n_gpus = np.array([facility.node_type_of(pool).n_gpus for pool in facility.pools])
+        self._jobs = JobTable.empty()
+        self._start_ms = np.empty(0, dtype=np.int64)
+        self._end_ms = np.empty(0, dtype=np.int64)
+        self._energy_j = np.empty(0)
+        none = Schedule(self._jobs, self._start_ms, self._clock.horizon_ms, self._end_ms)
+        schema = self._table(none, self._energy_j).schema
+        repeated = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        delta = ("job_id", "submit_time", "start_time", "end_time")
+        self._writer = pq.ParquetWriter(
+            path,
+            schema,
+            compression="zstd",
+            use_dictionary=[*repeated, "n_nodes", "queue_time_s", "energy_j"],
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        )
+
+    def add(self, submitted: JobTable, started: Schedule, energy_j: Float64Array) -> None:
+        """Take in the jobs submitted in a window, and those that started or ran in it.
+
+        Their energy [J] is of each job; of each of its stretches where it has `runs`.
+        """
+        n_new = len(submitted)
+        never_ms = np.full(n_new, NEVER_MS, dtype=np.int64)
+        self._jobs = concat([self._jobs, submitted])
+        self._start_ms = np.append(self._start_ms, never_ms)
+        self._end_ms = np.append(self._end_ms, never_ms)
+        self._energy_j = np.append(self._energy_j, np.zeros(n_new))
+        if len(started.jobs):
+            rows = started.jobs.job_id - self._jobs.job_id[0]
+            self._start_ms[rows] = started.start_ms
+            self._end_ms[rows] = started.end_ms
+            # One after the other, so that sums do not depend on the windows.
+            np.add.at(self._energy_j, rows[started.of_energy], energy_j)
+        waiting = np.flatnonzero(self._end_ms == NEVER_MS)
+        n_settled = int(waiting[0]) if waiting.size else len(self._jobs)
+        self._write(n_settled // ROWS_PER_GROUP * ROWS_PER_GROUP)
+
+    def close(self) -> None:
+        """Write what is left; jobs that wait have never started."""
+        self._write(len(self._jobs))
+        self._writer.close()
+
+    def _write(self, n_rows: int) -> None:
+        for first in range(0, n_rows, ROWS_PER_GROUP):
+            rows = slice(first, min(first + ROWS_PER_GROUP, n_rows))
+            schedule = Schedule(
+                self._jobs.take(rows),
+                self._start_ms[rows],
+                self._clock.horizon_ms,
+                self._end_ms[rows],
+            )
+            in_run = ~schedule.started | (schedule.end_ms > 0)
+            if in_run.any():
+                table = self._table(schedule.take(in_run), self._energy_j[rows][in_run])
+                self._writer.write_table(table, ROWS_PER_GROUP)
+        if n_rows:
+            self._jobs = self._jobs.take(slice(n_rows, None))
+            self._start_ms = self._start_ms[n_rows:].copy()
+            self._end_ms = self._end_ms[n_rows:].copy()
+            self._energy_j = self._energy_j[n_rows:].copy()
+
+    def _table(self, schedule: Schedule, energy_j: Float64Array) -> pa.Table:
+        jobs, clock, never = schedule.jobs, self._clock, ~schedule.started
+        slots = self._slots[jobs.pool_id]
+        columns = {
+            "job_id": arrow_numbers(jobs.job_id),
+            "class": _named(self._classes, jobs.class_id),
+            "n_nodes": arrow_numbers(-(-jobs.n_nodes // slots)),
+        }
+        if (self._slots > 1).any():
+            columns["n_gpus"] = arrow_numbers(jobs.n_nodes / slots * self._n_gpus[jobs.pool_id])
+        columns |= {
+            "submit_time": timestamps(jobs.submit_ms, clock),
+            "start_time": timestamps(schedule.start_ms, clock, never),
+            "end_time": timestamps(schedule.end_ms, clock, never),
+            "queue_time_s": arrow_numbers(schedule.wait_ms / MS_PER_S, missing=never),
+            "profile_id": _named(self._profile_ids, jobs.profile_id),
+            "energy_j": arrow_numbers(energy_j),
+        }
+        if len(self._pools) > 1:
+            columns["pool"] = _named(self._pools, jobs.pool_id)
+        if len(self._streams) > 1:
+            columns["stream"] = _named(self._streams, self._stream_of[jobs.class_id])
+        return pa.table(columns)
+
+
+NODES_FILE = "nodes.parquet"
+
+
+class NodesFile:
+    """Writes which nodes jobs and services hold, from when to when: rows of nodes side by side.
+
+    Nodes are numbered within their pool. A job that is stopped, resized or on nodes apart has
+    several rows; rows are in the order of their ends. Services and replicas have no `job_id`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        scenario: Scenario,
+        classes: Sequence[StreamClass],  # by `class_id`
+        labels: Sequence[str],  # names of services and replicas, in the order of their owners
+    ) -> None:
+        facility, self._clock, self._pools = (
+            scenario.facility,
+            scenario.clock,
+            scenario.pool_names(),
+        )
+        streams, self._n_labels = list(scenario.streams), len(labels)
+        self._names = [*streams, *labels]
+        self._stream_of = np.array([streams.index(c.stream) for c in classes], np.int32)
+        slots = slots_of(facility)
+        self._gpus = np.array([facility.node_type_of(pool).n_gpus for pool in self._pools]) / slots
+        self._shares = bool((slots > 1).any())
+        self._tables, self._n_rows = [self._table(HeldNodes.empty())], 0
+        self._writer = pq.ParquetWriter(
+            path,
+            self._tables[0].schema,
+            compression="snappy",
+            use_dictionary=["load", "n_nodes", "pool"],
+            column_encoding=dict.fromkeys(
+                ("job_id", "start_time", "end_time", "first_node"), "DELTA_BINARY_PACKED"
+            ),
+        )
+
+    def add(self, rows: HeldNodes) -> None:
+        """Take in rows that have ended; of owners below 0, no loads, and before the run none."""
+        of_loads = (rows.owner >= 0) & (rows.end_ms > 0)
+        self._tables.append(self._table(rows if of_loads.all() else rows.take(of_loads)))
+        self._n_rows += len(self._tables[-1])
+        if self._n_rows >= ROWS_PER_GROUP:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        self._writer.write_table(pa.concat_tables(self._tables), ROWS_PER_GROUP)
+        self._tables, self._n_rows = self._tables[:1], 0
+
+    def _table(self, rows: HeldNodes) -> pa.Table:
+        is_job = rows.owner < OF_SERVICES - self._n_labels
+        name = (rows.owner - OF_SERVICES).astype(np.int32) + len(self._names)
+        name[is_job] = self._stream_of[class_of_owner(rows.owner[is_job])]
+        columns = {
+            "job_id": arrow_numbers(job_of_owner(rows.owner), missing=~is_job),
+            "load": _named(self._names, name),
+            "start_time": timestamps(rows.start_ms, self._clock),
+            "end_time": timestamps(rows.end_ms, self._clock),
+            "first_node": arrow_numbers(rows.first.astype(np.int32)),
+            "n_nodes": arrow_numbers(rows.n_nodes.astype(np.int32)),
+        }
+        if self._shares:
+            columns["n_gpus"] = arrow_numbers(rows.n_slots * self._gpus[rows.pool_id])
+        if len(self._pools) > 1:
+            columns["pool"] = _named(self._pools, rows.pool_id.astype(np.int32))
+        return pa.table(columns)
+
+
+def _named(names: Sequence[str], index: Int16Array | Int32Array) -> pa.DictionaryArray:
+    unique = list(dict.fromkeys(names))
+    if len(unique) < len(names):  # a name given twice would leave unset bytes in the file
+        places = np.array([unique.index(name) for name in names], index.dtype)
+        return pa.DictionaryArray.from_arrays(arrow_numbers(places[index]), arrow_texts(unique))
+    return pa.DictionaryArray.from_arrays(arrow_numbers(index), arrow_texts(names))

@@ -1,0 +1,457 @@
+"""Reading a run folder back: metrics, manifest, and the series as pandas frames."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from diploee.base.annexes import annex
+from diploee.base.columns import Columns, find_column
+from diploee.base.errors import (
+    Brief,
+    InputError,
+    ScenarioError,
+    did_you_mean,
+    one_line,
+    one_of,
+    shown,
+)
+from diploee.base.metric import Metric, find_metric, flatten
+from diploee.base.plain_data import KeyPath, checked_record, grouped, read_json
+from diploee.base.tables import Kind, open_parquet
+from diploee.base.units import MS_PER_S
+from diploee.grid.limits.file import Limits, load_limits
+from diploee.grid.limits.report import LimitReport, check_limits
+from diploee.metrics.catalogue import declared_metrics
+from diploee.runs.bands import Bands, read_bands
+from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
+from diploee.runs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
+from diploee.runs.records import Manifest
+from diploee.runs.sections import Section, as_html
+from diploee.runs.series import CHANGED, RunSeries, SeriesBlock
+from diploee.scenario.loading import scenario_from_dict
+from diploee.scenario.models import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from diploee.grid.dynamics.answer import Answer
+    from diploee.reports.drawing.pictures import Picture
+
+
+@dataclass(frozen=True)
+class Measured(Brief):
+    """A value of a run's metrics with what it is."""
+
+    key: str  # dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``
+    value: Any  # as in ``metrics.json``
+    unit: str = ""  # its unit there; empty where none is declared
+    label: str = ""  # its name in lower case
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+@dataclass(frozen=True)
+class Run(Brief):
+    """A finished run."""
+
+    folder: Path  # the run folder
+    bands: Bands | None = None  # of its metrics over an ensemble, where one was given
+
+    def with_bands(self, ensemble: Path | str) -> Run:
+        """Return the run with P5 and P95 of an ensemble of its scenario beside its figures.
+
+        Raises
+        ------
+        InputError
+            If the folder is no ensemble of the run's scenario, or of fewer than 20 runs.
+        """
+        return replace(self, bands=read_bands(self, ensemble))
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
+        return self._result(METRICS_FILE)
+
+    @property
+    def transient_h(self) -> float:
+        """Time in which the facility filled up [h]; 0 for one that began full."""
+        return (self.metrics.get("grid") or {}).get("transient_h") or 0.0
+
+    @cached_property
+    def ride_through(self) -> Answer:
+        """Answer to the event that ships, by the scenario's ``facility.ride_through``."""
+        found: Answer = annex("ride_through")(self)
+        return found
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Scenario, profiles, versions, warnings and timing, as in ``manifest.json``."""
+        path = self.folder / MANIFEST
+        content: dict[str, Any] = read_json(path, dict)
+        checked_record(content, Manifest, one_line(str(path)), remedy=CHANGED)
+        return self._grouped(path, content)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The scenario as it was resolved for the run."""
+
+        def where(key_path: KeyPath) -> str:
+            return f"{self.folder / MANIFEST}: {'.'.join(('scenario', *map(str, key_path)))}"
+
+        try:
+            return scenario_from_dict(self.manifest["scenario"], where)
+        except ScenarioError as error:
+            problem = error.problems[0]
+            own = "if it is your own, read the run where its module is imported; else "
+            raise InputError(f"{problem}; {own * (': unknown ' in problem)}{CHANGED}") from error
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Columns of the power series, as the run declared them."""
+        return stored_columns(self.folder / FACILITY_FILE)
+
+    @cached_property
+    def stage_metrics(self) -> tuple[Metric, ...]:
+        """Metrics that the run's stages declared."""
+        keys = [field.name for field in fields(Metric)]
+        entries = self.manifest.get("metrics", ())
+        return tuple(Metric(**{key: entry[key] for key in keys}) for entry in entries)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The single values of the metrics by dotted key, those of lists by what names them."""
+        return dict(flatten(self.metrics))
+
+    def metric(self, key: str) -> Measured:
+        """Return a metric by its dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``.
+
+        Raises
+        ------
+        InputError
+            If the run has none of that key; the text names the nearest.
+        """
+        if key not in self.values:
+            groups = dict.fromkeys(name.partition(".")[0] for name in self.values)
+            raise InputError(
+                f"{self.folder}: no metric '{key}' (groups: {one_of(groups)}; Run.values has all)"
+                f"{did_you_mean(key, self.values)}"
+            )
+        declared = find_metric(key, (*self.stage_metrics, *declared_metrics()))
+        if declared is None:
+            return Measured(key, self.values[key])
+        unit = declared.unit if declared.factor == 1 else ""
+        return Measured(key, self.values[key], unit, declared.label)
+
+    @cached_property
+    def verdicts(self) -> tuple[LimitReport, ...]:
+        """Reports on the limits that were checked while the run passed, at its step."""
+        return tuple(
+            TypeAdapter(LimitReport).validate_python(of["report"]) for of in self._stored_limits
+        )
+
+    @cached_property
+    def _stored_limits(self) -> list[dict[str, Any]]:
+        if not (self.folder / LIMITS_FILE).exists():
+            return []
+        found: list[dict[str, Any]] = self._result(LIMITS_FILE)["checked"]
+        return found
+
+    def limits(self, limits: Limits | Path | str) -> LimitReport:
+        """Check the run against limits: loaded ones, their file, or the name of a preset.
+
+        What was checked while the run passed is given as it was found then, at the run's step,
+        each entry of a file by itself.
+        """
+        loaded = limits if isinstance(limits, Limits) else load_limits(limits)
+        asked = loaded.model_dump(mode="json", exclude_defaults=True)
+        stored = [*zip(self._stored_limits, self.verdicts, strict=True)]
+        for of, report in stored:
+            if of["limits"] == asked:
+                return report
+        found, left = check_limits(self, loaded), {spec.rule: key for key, spec in loaded.each()}
+        for of, report in stored:
+            theirs = Limits.model_validate(of["limits"])
+            keys = {left.pop(s.rule): key for key, s in theirs.each() if s.rule in left}
+            found = found.taking(report, keys) if keys else found
+        return found
+
+    def checked(self, limits: Iterable[Limits | Path | str]) -> tuple[LimitReport, ...]:
+        """Return the reports of the run, then those on further limits, each once."""
+        return tuple(dict.fromkeys([*self.verdicts, *map(self.limits, limits)]))
+
+    def export(
+        self,
+        format_name: str,
+        out: Path | str | None = None,
+        *,
+        force: bool = False,
+        **options: Any,
+    ) -> Path:
+        """Write the run's power in the format of a planner's tool.
+
+        Parameters
+        ----------
+        format_name : str
+            One of `diploee.grid.export.FORMATS`, such as ``"opendss"``.
+        out : path, optional
+            File or folder; ``<run folder>-<format>`` by default.
+        force : bool
+            Replace an export that stands there.
+        **options : object
+            Fields of `diploee.grid.export.Options`, such as ``step="15 min"``.
+
+        Returns
+        -------
+        pathlib.Path
+            What was written.
+        """
+        from diploee.grid.export.base import Options
+        from diploee.grid.export.registry import export_run
+
+        return export_run(self, format_name, out, Options(**options), force=force)
+
+    def report(self, out: Path | str = "report.html", **options: Any) -> Path:
+        """Write the run's page and return its place; options as in `report.write_report`."""
+        place: Path = annex("report")(self, out, **options)
+        return place
+
+    def plot(self, chart: str = "peak-week") -> Picture:
+        """Draw a chart of the run's report by its id; a notebook shows what this returns.
+
+        Raises
+        ------
+        InputError
+            If the report has no such chart; the text lists those it has.
+        """
+        drawn: Picture = annex("picture")(self, chart)
+        return drawn
+
+    def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
+        """Return the results as sections, the answer first; verdicts of `limits` too."""
+        from diploee.runs.run_sections import run_sections
+
+        return run_sections(self, [*dict.fromkeys([*self.verdicts, *limits])])
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self.scenario.name}, {self.folder}", self.sections())
+
+    def boundary(self, column: str = "facility_power_w") -> str:
+        """Return where a power is taken, in words."""
+        return find_column(column, self.columns)[0].boundary or "unknown"
+
+    def series(self, event_window: str | None = None) -> RunSeries:
+        """Return the power series of the whole run, or of one of its event windows.
+
+        Raises
+        ------
+        InputError
+            If the run keeps no such event window, or its manifest, its metrics or the
+            window's file is damaged.
+        """
+        if event_window is not None:
+            return self._event_window_series(event_window)
+        scenario, path = self.scenario, self.folder / FACILITY_FILE
+        return RunSeries(
+            self, path, scenario.start_with_zone, scenario.resolution_ms, scenario.n_intervals
+        )
+
+    def blocks(
+        self,
+        columns: Sequence[str],
+        step_ms: int | None = None,
+        span: tuple[datetime | None, datetime | None] = (None, None),
+    ) -> Iterator[SeriesBlock]:
+        """Stream columns of the power series; the memory does not grow with the run.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns of ``facility.parquet``, such as ``["facility_power_w"]``.
+        step_ms : int, optional
+            Step [ms], a multiple of the run's resolution: values are means over each step, or what
+            the kind of their column says, the last one over what is left. The run's own by default.
+        span : (datetime.datetime or None, datetime.datetime or None), optional
+            From the start of an interval to before that of another; local time of the facility
+            where it has no zone. From the run's start and to its end by default.
+
+        Yields
+        ------
+        SeriesBlock
+            ``starts_ms``, the start of each step [ms since 1970 in UTC], and ``columns``, arrays of
+            the same shape (n,), float64, by name.
+
+        Raises
+        ------
+        InputError
+            If the file is missing or damaged: a column is missing, there twice or holds no
+            numbers, a value is missing or not finite, a stamp is not where the scenario has it; if
+            `step_ms` is no multiple, or the span lies outside of the run or within an interval.
+        """
+        series = self.series()
+        first, end = span
+        rows = (
+            0 if first is None else series.row_at(first, "span"),
+            series.n_rows if end is None else series.row_at(end, "span", is_end=True),
+        )
+        if rows[0] >= rows[1]:
+            raise InputError(f"{self.folder}: the span must begin before it ends, found {span}")
+        return series.blocks(columns, step_ms, rows)
+
+    def facility(self, columns: list[str] | None = None) -> pd.DataFrame:
+        """Return the power series, indexed by `timestamp` (zone-aware, start of the interval).
+
+        Numbers with a point are float64; the file has them in float32.
+        """
+        return self.series().frame(columns)
+
+    def power(
+        self,
+        of: str,
+        step: str | None = None,
+        span: tuple[datetime | None, datetime | None] = (None, None),
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Return the power of a node, chassis, rack, row or hall, or of each of them.
+
+        The loads of the run are played again, which takes as long as its schedule up to the end of
+        the span. Nodes of a job, and of a service, draw alike, each its part of a sum: parts are as
+        coherent as they can be, and each by itself swings at least as much as here.
+
+        Parameters
+        ----------
+        of : str
+            A part by its number from 0, such as ``"rack:17"``, or all of a level, ``"rack"``.
+            Parts are those of `facility.layout`, numbered pool after pool.
+        step : str, optional
+            Interval such as ``"0.1 s"``; the run's resolution by default.
+        span : (datetime.datetime or None, datetime.datetime or None), optional
+            From when to before when, local time; the whole run by default.
+        **options : object
+            What the run took in Python besides: ``library``, ``policies``, ``controller``,
+            ``stages`` and ``loads``, as `simulate` has them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and ``it_ac_power_w`` where the
+            nodes' AC power is modelled, indexed by `timestamp`. Of several parts each has columns
+            of its own, such as ``it_power_w.rack:17``, beside those of all together.
+
+        Raises
+        ------
+        InputError
+            If there is no such part, step or span, or what the run read has changed.
+        """
+        asked = {"of": of, "step": step, "first": span[0], "until": span[1]}
+        tables = annex("part_tables")(self, asked, **options)
+        frame: pd.DataFrame = pa.concat_tables(tables).to_pandas()
+        return frame.set_index("timestamp")
+
+    def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
+        """Return the jobs in the order of submission; a run without jobs has no such file."""
+        known: dict[str, Kind] = dict.fromkeys(columns or (), "any")
+        with open_parquet(self.folder / JOBS_FILE, known, remedy=CHANGED) as file:
+            frame: pd.DataFrame = file.read(columns=columns).to_pandas()
+        return frame
+
+    @property
+    def event_windows(self) -> dict[str, dict[str, Any]]:
+        """The worst windows kept at 0.1 s, by name, as in the metrics; empty without any.
+
+        Raises
+        ------
+        InputError
+            If the metrics are damaged.
+        """
+        windows = (self.metrics.get("zooms") or {}).get("windows") or []
+        return {str(entry["name"]): entry for entry in windows}
+
+    def event_window(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
+        """Return the power series of an event window, indexed by `timestamp` as in `facility`.
+
+        Raises
+        ------
+        InputError
+            If the run keeps no such event window, or its file can't be read.
+        """
+        return self.series(name).frame(columns)
+
+    def event_window_entry(self, name: str) -> dict[str, Any]:
+        """Return what the metrics say of an event window; one that is not kept is refused."""
+        have = self.event_windows
+        if not have:
+            raise InputError(
+                f"{self.folder}: the run keeps no event windows; run again with --event-windows to "
+                "have its worst moments at 0.1 s"
+            )
+        if name not in have:
+            raise InputError(
+                f"{self.folder}: no event window '{name}' (have: {one_of(have)})"
+                f"{did_you_mean(name, have)}"
+            )
+        return have[name]
+
+    def _event_window_series(self, name: str) -> RunSeries:
+        entry, path = self.event_window_entry(name), self.folder / ZOOMS_FOLDER / f"{name}.parquet"
+        step_ms = round(self.metrics["zooms"]["resolution_s"] * MS_PER_S)
+        n_rows = round(entry["window_s"] * MS_PER_S / max(step_ms, 1))
+        with open_parquet(path, {"timestamp": "time"}, remedy=CHANGED) as file:
+            first = next(file.iter_batches(1, columns=["timestamp"]), None)
+            stamp = first.column(0)[0] if first else pa.scalar(None, pa.timestamp("ms", "UTC"))
+            start_ms = stamp.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py()
+        at = datetime.fromisoformat(entry["at"])
+        start = (
+            at
+            if start_ms is None
+            else at + timedelta(milliseconds=start_ms - round(at.timestamp() * MS_PER_S))
+        )
+        return RunSeries(self, path, start, step_ms, n_rows, name)
+
+    def _result(self, name: str) -> dict[str, Any]:
+        """Return a file of results, which is as the run wrote it."""
+        path = self.folder / name
+        content: dict[str, Any] = read_json(path, dict)
+        written = self.manifest.get("results_sha256", {}).get(name)  # of older runs none
+        if written not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+            raise InputError(f"{one_line(str(path))}: is not what the run wrote; {CHANGED}")
+        return self._grouped(path, content)
+
+    def _grouped(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = grouped(content, f"{one_line(str(path))}: ", CHANGED)
+        return found
+
+
+def open_run(folder: Path | str) -> Run:
+    """Open a run folder.
+
+    Parameters
+    ----------
+    folder : path
+        Folder that `diploee.run` wrote.
+
+    Raises
+    ------
+    InputError
+        If it is none, or was written by a newer version.
+    """
+    run = Run(Path(folder))
+    if not (run.folder / MANIFEST).is_file():
+        raise InputError(f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one")
+    found = read_json(run.folder / MANIFEST, dict).get("schema_version")
+    if found != SCHEMA_VERSION:
+        raise InputError(
+            f"{run.folder / MANIFEST}: schema version {shown(found)}, this version of diploee "
+            f"reads {SCHEMA_VERSION}"
+        )
+    _ = run.scenario  # all who read a run rely on it
+    return run

@@ -1,0 +1,226 @@
+"""The sections of a run, the answer first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from diploee.base.metric import short
+from diploee.base.units import W_PER_MW
+from diploee.grid.limits.report import LimitReport
+from diploee.grid.limits.section import limits_section
+from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.metrics.changes import Key
+from diploee.runs.labels import LABELS
+from diploee.runs.lower_bounds import withheld
+from diploee.runs.provenance import provenance
+from diploee.runs.ranked import FIRST, RANKED
+from diploee.runs.run_view import RunView
+from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.words import interval, listed, moment
+
+if TYPE_CHECKING:
+    from diploee.runs.reader import Run
+
+
+def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
+    """Return the sections of a run, the answer first.
+
+    Parameters
+    ----------
+    run : Run
+        An open run.
+    limits : sequence of LimitReport
+        Verdicts that the answer gives in a word, and a section in full.
+    """
+    view = RunView(run)
+    found = [_answer(view, limits)]
+    if limits:
+        found.append(limits_section([(run, report, "") for report in limits]))
+    found += [view.section(part) for part in RANKED]
+    ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
+    found[ramps] = _with_causes(found[ramps], view)
+    notes = {"poi": [*_billing_notes(run), *reactive_notes(run)], "ramps": voltage_notes(view)}
+    notes["services"] = _latency_notes(run)
+    found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
+    if run.scenario.facility.ride_through:
+        found.append(run.ride_through.section())
+    return [*found, provenance(run)]
+
+
+def reactive_notes(run: Run) -> list[str]:
+    """Return that reactive power rests on assumptions, where no band says how far."""
+    if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
+        return []
+    return [
+        "Reactive power rests on assumed filters, capacitors and transformers: it is known to 30 % "
+        "at best, and its sign may not be.",
+        "The band of reactive power: diploee ensemble SITE --assumed --runs 40, then --bands.",
+    ]
+
+
+def _billing_notes(run: Run) -> list[str]:
+    """Return which months the run covers in part, and which ratchets are lower bounds."""
+    months = (run.metrics.get("billing") or {}).get("months") or []
+    partial = [month["month"] for month in months if not month["complete"]]
+    bound = [m["month"] for m in months if (m.get("billed") or {}).get("lower_bound")]
+    notes = [f"Only what the run covers: {listed(partial)}."] if partial else []
+    ratchet = "Lower bounds, as the ratchet knows fewer than 11 whole months"
+    return [*notes, *([f"{ratchet}: {listed(bound)}."] if bound else [])]
+
+
+def _latency_notes(run: Run) -> list[str]:
+    """Return why services have no mean of their end-to-end latency."""
+    services = (run.metrics.get("requests") or {}).get("services") or {}
+    return [
+        f"No mean end-to-end latency of {name}: {absent['reason']}."
+        for name, of in services.items()
+        for absent in (of.get("latency_s") or {}).get("absent", ())
+        if absent["name"] == "mean"
+    ]
+
+
+def voltage_notes(view: RunView) -> list[str]:
+    """Return what must be known of the rapid voltage changes."""
+    found = []
+    if view.values.get("grid.voltage_change.lower_bound"):
+        found.append("Voltage changes are lower bounds, as no reactive power is modelled.")
+    if n := view.values.get("grid.voltage_change.collapses"):
+        found.append(f"The voltage collapses at {n:,} instants: two buses have no solution.")
+    return found
+
+
+def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
+    """Return what heads every view of a run: events, verdicts, the peak, the worst ramp, energy."""
+    metered = bool(view.run.metrics.get("poi"))
+    left_out = {"jobs.mean_queue_time_queued_h", "power.peak_to_average_ratio"} if metered else {
+        "power.load_factor"}  # fmt: skip
+    used, of_contract = view.values.get(FIRST[0]), ""
+    for unit in ("mw", "mva"):
+        if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
+            of_contract = f"{short(used * most)} of {short(most)} {unit.upper()}"
+    notes = {"poi.headroom.use": of_contract, "requests.per_node_rps": _answers(view)}
+    unserved, incoming = (view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming"))
+    if unserved and incoming:
+        share = 100 * unserved / incoming
+        notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
+    found = [
+        view.figure(key, LABELS[key].name, notes.get(key, view.when(key)))
+        for key in FIRST
+        if key not in left_out and (key != FIRST[-1] or view.values.get(key))
+    ]
+    verdicts = tuple(
+        Figure(
+            report.name or "limits",
+            report.verdict,
+            key="verdict",
+            note="; ".join(filter(None, (report.by_how_much(), report.counts()))),
+        )
+        for report in sorted(limits, key=LimitReport.rank)
+    )
+    events = _events(view.run)
+    words = [f"Power is taken at: {view.run.boundary()}."]
+    words += [view.run.bands.words] if view.run.bands else []
+    figures = (*events, *verdicts, *filter(None, found))
+    return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
+
+
+def _answers(view: RunView) -> str:
+    """Return how long the answers of services are, from where that is known, and what it makes."""
+    lengths: dict[int | str, list[str]] = {}
+    for stream in view.run.scenario.request_streams.values():
+        for name, service in stream.services.items():
+            lengths.setdefault(service.output_tokens, []).append(name)
+    found = [
+        f"{listed(names)}: answers as long as their trace's"
+        if length == "trace"
+        else f"{listed(names)}: answers of {length:,} tokens (output_tokens)"
+        for length, names in lengths.items()
+    ]
+    rate = view.values.get("requests.per_node_rps")
+    if rate and len(lengths) == 1 and isinstance(length := next(iter(lengths)), int):
+        found.append(f"{short(rate * length)} tokens/s per node")
+    return "; ".join(found)
+
+
+_MOST_EVENTS = 4
+"""Events that head a view one by one."""
+
+
+def _events(run: Run) -> list[Figure]:
+    """Return what events of demand response asked for, whether they were held, and at what cost."""
+    entries = (run.metrics.get("flexibility") or {}).get("events") or []
+    measured = [e for e in entries if e.get("held_fraction") is not None and e["before_mw"]]
+    is_off = run.scenario.flexibility is not None and run.scenario.flexibility.is_off
+    found = []
+    for e in measured:
+        start, end = (datetime.fromisoformat(e["times"][name]) for name in ("start", "end"))
+        length = interval(round((end - start) / timedelta(milliseconds=1)))
+        words = [f"{100 * (1 - e['target_mw'] / e['before_mw']):.0f} % less for {length}"]
+        if is_off:
+            words.append("measured alone, controller: off")
+        elif (work := e.get("weighted_performance")) is not None:
+            words.append(f"jobs did {100 * work:.0f} % of their work, weighted by tier")
+        held = e["held_fraction"]
+        value = "held" if held == 1 else f"held {int(100 * held)} % of it" if held else "not held"
+        found.append(Figure(f"Event {e['name']}", value, note="; ".join(words), key="event"))
+    if len(found) <= _MOST_EVENTS:
+        return found
+    n_held = sum(figure.value == "held" for figure in found)
+    value = "held" if n_held == len(found) else f"{n_held} held"
+    return [Figure(f"{len(found)} events", value, note="each is in a table below", key="event")]
+
+
+_ASKED = {("ramps", 60.0), ("changes", 600.0)}
+
+
+def _is_asked(key: Key) -> bool:
+    """Return whether an event is the peak, or of a length that people ask for."""
+    return key[0] == "peak" or key[:2] in _ASKED
+
+
+def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
+    """Return the events asked for by their week, and a time in it; not those of the peak's."""
+    weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
+    of_peak = None
+    for key, time, _ in causes_of(metrics):
+        if _is_asked(key):
+            week = datetime.fromisoformat(time).isocalendar()[:2]
+            of_peak = week if key[0] == "peak" else of_peak
+            words = event_words(key)
+            weeks.setdefault(week, ([], time))[0].append(f"{words[:1].upper()}{words[1:]}")
+    return [found for week, found in weeks.items() if week != of_peak]
+
+
+def _with_causes(section: Section, view: RunView) -> Section:
+    """Return the section of ramps with why each of the worst events came about, each once."""
+    per = W_PER_MW / view.unit.watts
+    figures: dict[bool, list[Figure]] = {True: [], False: []}
+    elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}
+    for key, time, cause in causes_of(view.run.metrics):
+        words = event_words(key)
+        item = f"{words[:1].upper()}{words[1:]}"
+        asked = _is_asked(key)
+        shown = "worst-weeks" if item in elsewhere else "peak-week" if asked else ""
+        figures[asked] += [
+            Figure(item, cause["change_mw"] * per, view.unit.power, quantity="Change"),
+            Figure(item, moment(time, view.step_ms), quantity="When", link=shown),
+            Figure(item, cause_words(cause, view.unit), quantity="Causes"),
+        ]
+    note = (
+        "By stream, service and stage: net, gross in brackets; a job counts from what its nodes "
+        "draw idle."
+    )
+    why = Table("Why the worst events came about", tuple(figures[True]), note, "Event")
+    others = Table("Why, of other lengths", tuple(figures[False]), note, "Event")
+    grid = view.run.metrics.get("grid") or {}
+    notes = [withheld(grid)] if grid else []
+    if filled_h := grid.get("transient_h"):
+        notes.append(
+            f"The first {filled_h:,.1f} h, in which the run filled up from an empty facility, are "
+            "left out of peaks, demand, ramps, swings, spectrum and event windows."
+        )
+    tables = (*(table for table in (why, others) if table.figures), *section.tables)
+    return replace(section, tables=tables, notes=tuple(notes))

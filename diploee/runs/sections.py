@@ -1,0 +1,197 @@
+"""Sections: figures, tables, charts and words, which every view of results renders.
+
+Page, data sheet, terminal, notebook, comparison, JSON and CSV take them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from typing import Any
+
+from diploee.base.metric import NONE, number
+from diploee.runs.words import pattern_for
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number or a word of a section; of a table, a cell."""
+
+    item: str  # whose it is, or the name of what it is
+    value: float | str | None  # in `unit`; None where the run does not support it
+    unit: str = ""  # empty for words and ratios
+    note: str = ""  # when, or of what; of what is absent the reason
+    quantity: str = ""  # the column, in tables
+    key: str = ""  # of its metric
+    pattern: str = ""  # its format; of four digits where empty
+    link: str = ""  # id of the chart of a page that shows it
+    band: tuple[float, float] | None = None  # P5 and P95 over an ensemble, in `unit`
+
+    @property
+    def shown(self) -> str:
+        """The value as text."""
+        if isinstance(self.value, str):
+            return self.value
+        return number(self.value, self.pattern or pattern_for([self.value]))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures by item and quantity."""
+
+    title: str
+    figures: tuple[Figure, ...]
+    note: str = ""
+    first: str = ""  # heading of the column of the items
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Figure]]:
+        """The figures by item and quantity."""
+        found: dict[str, dict[str, Figure]] = {}
+        for figure in self.figures:
+            found.setdefault(figure.item, {})[figure.quantity] = figure
+        return found
+
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """Unit by quantity, in the order of the columns; none where its numbers differ in it."""
+        found: dict[str, set[str]] = {}
+        for figure in self.figures:
+            units = found.setdefault(figure.quantity, set())
+            units |= set() if isinstance(figure.value, str) else {figure.unit}
+        return {name: units.pop() if len(units) == 1 else "" for name, units in found.items()}
+
+    @cached_property
+    def numeric(self) -> set[str]:
+        """Quantities that are numbers."""
+        words = {f.quantity for f in self.figures if isinstance(f.value, str)}
+        return set(self.units) - words
+
+    @cached_property
+    def heads(self) -> list[str]:
+        """Headings of the columns, with units."""
+        return [f"{name} [{unit}]" if unit else name for name, unit in self.units.items()]
+
+    def cell(self, item: str, quantity: str) -> str:
+        """Return a cell as text, the numbers of a column with like decimals.
+
+        It has its unit where the heading has none.
+        """
+        found = self.rows[item].get(quantity)
+        if found is None or isinstance(found.value, str):
+            return found.value if found and isinstance(found.value, str) else NONE
+        column = (f.value for f in self.figures if f.quantity == quantity)
+        text = number(found.value, found.pattern or pattern_for(column))
+        unit = "" if self.units[quantity] or found.value is None else found.unit
+        return f"{text} {unit}".rstrip()
+
+    def lines(self) -> Iterator[tuple[str, ...]]:
+        """Yield the rows as texts."""
+        for item in self.rows:
+            yield item, *(self.cell(item, quantity) for quantity in self.units)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what belongs to it, in the order of reading."""
+
+    id: str
+    title: str
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Any, ...] = ()  # ids of charts; a page has the charts themselves
+    notes: tuple[str, ...] = ()
+    folded: bool = False  # detail, of which a page shows the heading at first
+
+    def __bool__(self) -> bool:
+        return bool(self.figures or self.tables)
+
+
+def beside(named: Mapping[str, Section]) -> Section:
+    """Return sections of several runs as one: the figures side by side, tables by run."""
+    first = next(iter(named.values()))
+    if len(named) == 1:
+        return first
+    rows: dict[str, list[Figure]] = {}
+    for name, section in named.items():
+        for figure in section.figures:
+            item = f"{figure.item} [{figure.unit}]" if figure.unit else figure.item
+            cell = replace(figure, quantity=name, note="", unit="", item=item)
+            rows.setdefault(item, []).append(cell)
+    for item, cells in rows.items() if len(named) == 2 else ():
+        before, after = (cell.value for cell in (cells[0], cells[-1]))
+        if isinstance(before, float | int) and isinstance(after, float | int) and len(cells) == 2:
+            of_percent, known = item.endswith("[%]"), before or item.endswith("[%]")
+            change = after - before if of_percent else 100 * (after / before - 1) if known else None
+            change = change if change is None else round(change, 1) + 0.0
+            unit = "pp" if of_percent else "%"
+            cells.append(Figure(item, change, unit, quantity="change", pattern="{:+,.1f}"))
+    figures = tuple(
+        replace(cell, pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]))
+        for cells in rows.values()
+        for cell in cells
+    )
+    table = Table("Side by side", figures) if figures else None
+    return replace(first, figures=(), tables=(table,) if table else (), notes=())
+
+
+COLUMNS = ("section", "item", "quantity", "value", "unit", "note")
+
+
+def long_rows(sections: Iterable[Section]) -> Iterator[tuple[float | str | None, ...]]:
+    """Yield each figure as a row of `COLUMNS`, in full precision."""
+    for section in sections:
+        for f in section.figures:
+            yield section.title, f.item, f.quantity, f.value, f.unit, f.note
+        for table in section.tables:
+            title = ": ".join(filter(None, (section.title, table.title)))
+            for f in table.figures:
+                yield title, f.item, f.quantity, f.value, f.unit, f.note
+
+
+def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
+    """Return sections in plain types, for JSON."""
+
+    def plain(figure: Figure) -> dict[str, Any]:
+        names = ("item", "quantity", "value", "unit", "note", "key", "band")
+        found = {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
+        return found if figure.band else {k: v for k, v in found.items() if k != "band"}
+
+    return [
+        {
+            "id": section.id,
+            "title": section.title,
+            "figures": [plain(figure) for figure in section.figures],
+            "tables": [
+                {"title": table.title, "figures": [plain(f) for f in table.figures]}
+                for table in section.tables
+            ],
+            "notes": list(section.notes),
+        }
+        for section in sections
+    ]
+
+
+def as_html(title: str, sections: Iterable[Section]) -> str:
+    """Return sections as a notebook shows them: the first one open, the others folded."""
+    parts = [f"<b>{escape(title)}</b>"]
+    for k, section in enumerate(sections):
+        rows: list[tuple[str, ...]] = [(f.item, f.shown, f.unit, f.note) for f in section.figures]
+        tables = [("", rows)] if rows else []
+        tables += [
+            (table.title, [(table.first, *table.heads), *table.lines()]) for table in section.tables
+        ]
+        html = "".join(
+            f"<table><caption>{escape(name)}</caption>"
+            + "".join(
+                f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in lines
+            )
+            + "</table>"
+            for name, lines in tables
+        )
+        if k:
+            html = f"<details><summary>{escape(section.title)}</summary>{html}</details>"
+        parts.append(html)
+    return "".join(parts)

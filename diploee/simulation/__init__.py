@@ -1,0 +1,1 @@
+"""A prepared site through time: pipeline, run folder, forecast, plausibility."""

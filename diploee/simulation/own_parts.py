@@ -1,0 +1,221 @@
+"""Code from outside the package that takes part in a run: what it is, and a hash of it.
+
+The hash is of what Python runs, not of text: compiled code with its constants and defaults, and the
+functions, classes and values that it takes from its module. A class in a notebook has no file, and
+a file may have changed since it was read. The standard library and installed packages count by
+name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, time, timedelta
+from functools import partial
+from importlib import import_module
+from pathlib import Path, PurePath
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from diploee.base.annexes import annex
+from diploee.base.model import Model, OwnKind, parts_of
+from diploee.facility.base import StageSpec, is_outside
+from diploee.grid.limits.check import LimitSpec
+from diploee.importers.inputs import Inputs
+from diploee.metrics.catalogue import MEASURES
+from diploee.scenario.models import Scenario
+from diploee.scenario.pools import SchedulerSpec
+
+_PLAIN = (
+    *(type(None), type(...), bool, int, float, complex, str, bytes, range, date, time, timedelta),
+    *(PurePath, re.Pattern, np.generic, np.dtype),
+)
+_WRAPPED = ("__wrapped__", "__func__", "py_func", "func", "args", "keywords", "fget", "fset")
+"""Where methods, partial functions, properties and compiled functions have what they call."""
+_KINDS = {SchedulerSpec: "policy", StageSpec: "stage", LimitSpec: "limit"}
+_INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
+
+
+@dataclass(frozen=True)
+class OwnPart:
+    """A part of a run that is not of the package."""
+
+    kind: str  # "policy", "load", "stage", "measure", ..., or the key that names it
+    name: str  # its import path, module:class
+    sha256: str  # of what Python runs of it
+
+
+Known = dict[int, tuple[Any, OwnPart]]
+"""Objects that were hashed, before they ran, by their identity."""
+
+
+def own_parts(
+    scenario: Scenario,
+    inputs: Inputs,
+    known: Known | None = None,
+    limits: Iterable[Model] = (),
+    **given: Iterable[object],
+) -> list[OwnPart]:
+    """Return the parts of a run that are not of the package, each once.
+
+    `known` ones are not hashed again, and `given` are those that the run was given as objects or
+    classes, by kind, such as ``load=[BurnIn]``.
+    """
+    known = {} if known is None else known
+    found: dict[OwnPart, None] = {}
+    for kind, of in _outside(scenario, inputs, limits, given):
+        if id(of) not in known:
+            code = _named(of)
+            name = f"{code.__module__}:{code.__qualname__}"
+            known[id(of)] = of, OwnPart(kind, name, code_sha256(of))
+        found[known[id(of)][1]] = None
+    return list(found)
+
+
+def _outside(
+    scenario: Scenario,
+    inputs: Inputs,
+    limits: Iterable[Model],
+    given: Mapping[str, Iterable[object]],
+) -> Iterator[tuple[str, Any]]:
+    """Yield kind and code of all that is not of the package."""
+    for key, model in (pair for root in (scenario, *limits) for pair in _models(root, "")):
+        if isinstance(model, OwnKind):
+            module, _, name = model.path.partition(":")
+            yield key, getattr(import_module(module), name)
+        elif is_outside(type(model)):
+            yield (
+                next((k for base, k in _KINDS.items() if isinstance(model, base)), key),
+                type(model),
+            )
+    formats = [("JOB_LOG_FORMATS", log.log_format) for log in inputs.logs.values()]
+    formats += [("TRACE_FORMATS", trace.trace_format) for trace in inputs.traces.values()]
+    for registry, name in formats:
+        known = annex(registry).get(name)
+        if known is not None and is_outside(known.read):
+            yield "format", known.read
+    yield from (("measure", measure.open) for measure in MEASURES.values())
+    yield from ((kind, of) for kind, each in given.items() for of in each if is_outside(_named(of)))
+
+
+def _named(of: Any) -> Any:
+    """Return the class or function that an object is of."""
+    of = of.func if isinstance(of, partial) else of
+    return of if isinstance(of, type | FunctionType) else type(of)
+
+
+def _models(value: Any, at: str) -> Iterator[tuple[str, Model]]:
+    """Yield the models within a value, each with the last name of its key."""
+    if isinstance(value, Model):
+        yield at, value
+    for key, inner, *_ in parts_of(value, ""):
+        name = key.removeprefix(".")
+        yield from _models(inner, at if name.isdigit() else name)
+
+
+def code_sha256(of: object) -> str:
+    """Return the hash of what Python runs of an object, a class or a function."""
+    code = _Code(of)
+    code.take(of)
+    return code.digest.hexdigest()
+
+
+class _Code:
+    """Takes in code, and what it refers to, once each."""
+
+    def __init__(self, of: Any) -> None:
+        self.digest = hashlib.sha256()
+        self._root = _named(of).__module__.partition(".")[0]
+        self._seen: dict[object, tuple[int, Any]] = {}
+
+    def _say(self, *parts: object) -> None:
+        self.digest.update(repr(parts).encode())
+
+    def _is_own(self, module: str) -> bool:
+        """Return whether a module is the user's own: neither installed, nor of Python."""
+        top = module.partition(".")[0]
+        if top == self._root or top in sys.stdlib_module_names or top == "diploee":
+            return bool(top == self._root)
+        place = getattr(sys.modules.get(module), "__file__", None)
+        return not (place and any(Path(place).is_relative_to(folder) for folder in _INSTALLED))
+
+    def take(self, value: Any, names: tuple[str, ...] = ()) -> None:
+        """Take in a value; of a module what code takes by some names."""
+        if isinstance(value, _PLAIN):
+            self._say(type(value).__name__, value)
+            return
+        key = (id(value), names) if isinstance(value, ModuleType) else id(value)
+        if key in self._seen:
+            self._say("again", self._seen[key][0])
+            return
+        self._seen[key] = len(self._seen), value
+        match value:
+            case Mapping():
+                self._items(value)
+            case tuple() | list():
+                self._say(type(value).__name__, len(value))
+                for item in value:
+                    self.take(item)
+            case set() | frozenset():
+                self._say("set", sorted(repr(item) for item in value if isinstance(item, _PLAIN)))
+            case np.ndarray():
+                self._say(value.dtype.str, value.shape, value.tobytes())
+            case CodeType():
+                self._say(value.co_code, value.co_names, value.co_varnames, value.co_freevars)
+                self.take(value.co_consts)
+            case ModuleType():
+                self._say(value.__name__)
+                if self._is_own(value.__name__):
+                    self._items({k: vars(value)[k] for k in names if k in vars(value)}, names)
+            case FunctionType() if self._is_own(value.__module__):
+                self._function(value)
+            case type() if self._is_own(value.__module__):
+                self._say(value.__qualname__)
+                self.take(value.__bases__)
+                self._items({k: v for k, v in vars(value).items() if _is_written(k, v)})
+            case type() | FunctionType():
+                self._say(value.__module__, value.__qualname__)
+            case _:
+                self.take(type(value))
+                self._say(getattr(value, "__name__", ""))
+                if is_dataclass(value):
+                    self._items({of.name: getattr(value, of.name) for of in fields(value)})
+                elif isinstance(value, Model) or self._is_own(type(value).__module__):
+                    self._items(vars(value) if hasattr(value, "__dict__") else {})
+                else:
+                    self._items({k: getattr(value, k) for k in _WRAPPED if hasattr(value, k)})
+
+    def _items(self, items: Mapping[Any, Any], names: tuple[str, ...] = ()) -> None:
+        for key in sorted(items, key=repr):
+            self._say(key)
+            self.take(items[key], names)
+
+    def _function(self, of: FunctionType) -> None:
+        cells = (cell.cell_contents for cell in of.__closure__ or () if _is_filled(cell))
+        self.take((of.__code__, of.__defaults__, of.__kwdefaults__ or {}, *cells))
+        names = tuple(sorted(_names(of.__code__)))
+        self._items({k: of.__globals__[k] for k in names if k in of.__globals__}, names)
+
+
+def _is_written(name: str, value: object) -> bool:
+    """Return whether an attribute of a class is of its author, not of Python or pydantic."""
+    return not name.startswith("__") or isinstance(value, FunctionType)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code and what is within it take from outside."""
+    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*inner)

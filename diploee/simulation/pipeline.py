@@ -1,0 +1,265 @@
+"""The program in one line: loads -> segments -> power -> stages -> blocks.
+
+A run passes it a window of time at a time: the loads give the segments of a window, power adds
+these up, and each finished block of power passes the facility's stages. Memory is that of one
+window and the running jobs. `diploee.simulation.run` opens it and takes its blocks into a run folder.
+
+It knows two times: `Scenario.step_ms`, at which all is computed, and `Scenario.resolution_ms`, at
+which it is written, the mean of its steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+from typing import Protocol
+
+import numpy as np
+
+from diploee.base.annexes import annex
+from diploee.base.columns import Columns, ValueKind, catalogue, coarser
+from diploee.base.progress import Update
+from diploee.base.tables import concat
+from diploee.base.units import MS_PER_DAY, MS_PER_S
+from diploee.facility.base import POWER, Block, Stage, Stages, joined
+from diploee.facility.before_stores import BeforeStores, first_store
+from diploee.importers.inputs import Inputs
+from diploee.loads.base import Load, OpenLoad, open_loads, refuse_overfull
+from diploee.loads.jobs.load import JobsLoad
+from diploee.loads.services.banks import beyond_idle_w
+from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.service_plan import ServicePlan
+from diploee.metrics.bands import Readings
+from diploee.metrics.catalogue import own_blocks
+from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
+from diploee.power.blocks import PowerModel, Window, device_block, power_stream
+from diploee.power.segments import Segments
+from diploee.profiles.flat import FLAT_WORKLOAD
+from diploee.scenario.models import Scenario
+from diploee.schedule.context import Controller
+from diploee.schedule.policy import Policy
+from diploee.schedule.schedule import Engine
+from diploee.simulation.site import open_stages, power_model
+
+STEPS_OF_BLOCK = 1 << 16
+"""Steps that pass the stages at a time where they are finer than the resolution."""
+
+
+class Sink(Protocol):
+    """Takes the blocks of a run in the order of time, such as a file or a metric."""
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A site whose loads are open, and its way from their segments to blocks at the meter."""
+
+    scenario: Scenario  # the site, settled
+    jobs: JobsLoad  # the jobs, which set the windows
+    services: ServicesLoad | None  # the services, where there are any
+    further: tuple[Load, ...]  # all else that draws power
+    model: PowerModel  # sums the segments of the loads
+    stages: Stages  # what power passes on its way to the meter
+    columns: Columns  # what its blocks may hold
+    is_measured: bool = False  # whether its power without control is a column beside its own
+    # The same site under no controller; it is its own where none acts
+    undisturbed: Line | None = None
+    # Takers of what each load plays in a window, with its start and end [ms]
+    sinks: list[Callable[[Sequence[Segments], int, int], None]] = field(
+        default_factory=list, init=False
+    )
+    # Weighted time that each profile was played [ms]
+    _played_ms: Counter[int] = field(default_factory=Counter, init=False)
+
+    @classmethod
+    def open(
+        cls,
+        scenario: Scenario,
+        inputs: Inputs,
+        engine: Engine = "simpy",
+        policies: Mapping[str, Policy] | None = None,
+        stages: Sequence[Stage] = (),
+        controller: Controller | None = None,
+        loads: Sequence[OpenLoad] = (),
+    ) -> Line:
+        """Open the loads and stages of a settled site; see `simulate` for arguments and errors."""
+        flexibility = scenario.flexibility
+        answers = controller is not None and flexibility is not None
+        is_measured = answers or (flexibility is not None and flexibility.is_off)
+        untouched = deepcopy(policies)
+        behind, columns = open_stages(scenario, stages, inputs.weather)
+        jobs = JobsLoad(scenario, inputs, engine, policies, controller)
+        services = plain = None
+        opened: list[Load] = [jobs]
+        if scenario.request_streams:
+            services = plain = ServicesLoad(scenario, inputs, jobs.library, answering=answers)
+            opened.append(services)
+        n_own = len(opened)
+        if scenario.replica_streams:
+            loads = (annex("ReplicasLoad"), *loads)
+        opened += open_loads(loads, scenario, inputs, opened[-1].library, columns, own_blocks())
+        further, banks = tuple(opened[n_own:]), [bank for load in opened for bank in load.banks]
+        declared = {column.name for column in columns}
+        columns = catalogue(
+            columns, (c for load in further for c in load.columns if c.name not in declared)
+        )
+        if answers and services is not None and services.bend:
+            plain = ServicesLoad(scenario, inputs, opened[-1].library)
+            opened.append(plain)
+        library = opened[-1].library
+        used = set[int]().union(*(load.profile_ids for load in opened))
+        used |= {i for i, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD}
+        ac_profiles = {i: profile for load in opened for i, profile in load.ac_profiles.items()}
+        model = power_model(scenario, library, used, ac_profiles=ac_profiles)
+        idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
+        jobs.beside_w = lambda time_ms: beyond_idle_w(
+            banks, model.tables, idle_w, time_ms, scenario.horizon_ms
+        )
+        if is_measured:
+            columns = catalogue(columns, BASELINE_COLUMNS)
+        line = cls(scenario, jobs, services, further, model, behind, columns, is_measured)
+        if not answers:
+            return line
+        twin = replace(
+            line,
+            jobs=jobs.undisturbed(untouched),
+            services=plain,
+            stages=open_stages(scenario, stages, inputs.weather)[0],
+            is_measured=False,
+        )
+        return replace(line, undisturbed=twin)
+
+    def keeping_before_stores(self) -> Line:
+        """Return it with columns of the load before the first battery or ramp limit."""
+        stages, kept = list(self.stages), BeforeStores(self.scenario.facility.has_ac_power)
+        stages.insert(first_store(stages), kept)
+        return replace(self, stages=Stages(stages), columns=catalogue(self.columns, kept.columns))
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """All that draws power."""
+        services = () if self.services is None else (self.services,)
+        return (self.jobs, *services, *self.further)
+
+    @property
+    def plans(self) -> Sequence[ServicePlan]:
+        """Plans of the services of each request stream."""
+        return () if self.services is None else self.services.plans
+
+    @property
+    def readings(self) -> list[Readings]:
+        """Limits of the profiles that the loads may play."""
+        loads = (*self.loads, *(self.undisturbed.loads if self.undisturbed else ()))
+        used = sorted(set[int]().union(*(load.profile_ids for load in loads)))
+        library = self.model.library
+        return [Readings.of(library.entries[i].provenance, library.ids[i]) for i in used]
+
+    @property
+    def energy_j(self) -> dict[str, float]:
+        """Energy of each profile in the windows that were passed, at its mean power [J], by id."""
+        library, found = self.model.library, dict[str, float]()
+        for i, weighted_ms in self._played_ms.items():  # services may have profiles of one id
+            energy_j = library[i].mean_power_w * weighted_ms / MS_PER_S
+            found[library.ids[i]] = found.get(library.ids[i], 0.0) + energy_j
+        return found
+
+    @property
+    def block_ms(self) -> int:
+        """Time of a block, for which what the causes of events need is kept: a window's [ms]."""
+        return max(self.jobs.window_ms(), MS_PER_DAY)
+
+    def windows(self, window_days: float | None, update: Update) -> Iterator[Window]:
+        """Yield the segments that start in each window, and its end [ms]."""
+        clock, jobs = self.scenario.clock, self.jobs
+        ends_ms = jobs.edges(window_days)
+        for begin_ms, end_ms in pairwise(chain([clock.begin_ms], ends_ms)):
+            parts = [load.between(begin_ms, end_ms) for load in self.loads]
+            segments = concat(parts)
+            for sink in self.sinks:
+                sink(parts, begin_ms, end_ms)
+            del parts
+            self._count(segments)
+            yield segments, end_ms
+            done = (end_ms - clock.begin_ms) / clock.simulated_ms
+            update(done, f"{clock.wall.at(end_ms):%Y-%m-%d}  {jobs.n_drawn:,} jobs")
+
+    def _count(self, segments: Segments) -> None:
+        """Count how long each profile is played within the run."""
+        begin_ms, end_ms = np.clip(
+            (segments.start_ms, segments.end_ms), 0, self.scenario.horizon_ms
+        )
+        weighted_ms = np.bincount(segments.profile_id, segments.weight * (end_ms - begin_ms))
+        self._played_ms.update({int(i): float(weighted_ms[i]) for i in np.flatnonzero(weighted_ms)})
+
+    def blocks(self, windows: Iterator[Window], n_threads: int | None) -> Iterator[Block]:
+        """Yield the blocks of a run behind all stages, as they become final."""
+        beside: Iterator[Block] = iter(())
+        if self.undisturbed is not None:
+            others = self.undisturbed.windows(None, lambda *_: None)
+            beside = self.undisturbed.blocks(others, n_threads)
+        for block in self.stages.through(self._device_blocks(windows, n_threads)):
+            other = next(beside) if self.undisturbed else block
+            baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
+            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
+
+    def written(self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()) -> Iterator[Block]:
+        """Yield blocks at the resolution, each value of its steps as the kind of its column says.
+
+        `at_step` takes the blocks as they are computed.
+        """
+        n = self.scenario.resolution_ms // self.scenario.step_ms
+        kinds = {column.name: column.kind for column in self.columns}
+        held, averaged = list[Block](), list[Block]()
+        for block in blocks:
+            for sink in at_step:
+                sink.add(block)
+            if n == 1:
+                yield block
+                continue
+            whole = joined([*held, block])
+            end_ms = whole.t0_ms + len(whole) // n * n * whole.dt_ms
+            held = [whole.part(end_ms, whole.end_ms)] if end_ms < whole.end_ms else []
+            if end_ms > whole.t0_ms:
+                averaged.append(self._averaged(whole.part(whole.t0_ms, end_ms), n, kinds))
+            is_last = end_ms == self.scenario.horizon_ms
+            if averaged and (is_last or end_ms - averaged[0].t0_ms >= self.block_ms):
+                yield joined(averaged)
+                averaged = []
+
+    def _averaged(self, block: Block, n: int, kinds: Mapping[str, ValueKind]) -> Block:
+        columns = {
+            name: coarser(values, n, kinds.get(name.partition(".")[0], "mean"))
+            for name, values in block.columns.items()
+        }
+        found = Block(block.t0_ms, n * block.dt_ms, columns)
+        if self.services is None:
+            return found
+        # Their latency is missing where nothing arrives: not a mean of steps.
+        return replace(found, columns={**columns, **self.services.values(found)})
+
+    def _device_blocks(self, windows: Iterator[Window], n_threads: int | None) -> Iterator[Block]:
+        """Yield blocks of device power with the columns of the loads."""
+        n, step_ms = self.scenario.resolution_ms // self.scenario.step_ms, self.scenario.step_ms
+        most_ms = max(STEPS_OF_BLOCK // n, 1) * n * step_ms if n > 1 else self.scenario.horizon_ms
+        block_intervals = None  # a transform sets its blocks itself
+        if self.model.fft_lengths is None:
+            block_intervals = max(1, self.block_ms // self.model.dt_ms)
+        for power in power_stream(
+            self.model,
+            windows,
+            n_threads=n_threads,
+            block_intervals=block_intervals,
+        ):
+            refuse_overfull(self.further, power, self.scenario)
+            whole = device_block(power, self.model.facility)
+            for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
+                block = whole.part(begin_ms, min(begin_ms + most_ms, whole.end_ms))
+                values = (load.values(block) for load in self.loads)
+                columns = dict(chain(block.columns.items(), *(of.items() for of in values)))
+                yield Block(block.t0_ms, block.dt_ms, columns)

@@ -1,0 +1,278 @@
+"""The steps of the model one by one, each over a whole run in memory: for notebooks and tests.
+
+Each calls what `diploee.simulation.pipeline` calls window by window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from diploee.base.errors import InputError, one_of
+from diploee.base.tables import concat
+from diploee.facility.base import POWER
+from diploee.importers.inputs import load_inputs
+from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
+from diploee.loads.jobs.load import simulations
+from diploee.loads.jobs.lowering import PiecesOf, lower_jobs
+from diploee.loads.jobs.streams import JobStreams
+from diploee.power.blocks import Method, PowerBlock, device_block, power_stream
+from diploee.power.segments import Segments
+from diploee.profiles.flat import FLAT_ID
+from diploee.profiles.library import ProfileLibrary
+from diploee.scenario.models import Scenario
+from diploee.schedule.context import JobTable
+from diploee.schedule.policy import Policy
+from diploee.schedule.runs import ActedSchedule
+from diploee.schedule.schedule import Cluster, Engine, Schedule, in_order_of_submission
+from diploee.simulation.site import power_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The jobs of a run and how their number was found."""
+
+    jobs: JobTable  # in the order of submission
+    classes: tuple[StreamClass, ...]  # by `class_id`
+    matches: tuple[StreamMatch, ...]  # one per stream
+    library: ProfileLibrary  # by `profile_id`: those given, then those that the streams made
+    # Gives what a synchronous job plays, by class and number
+    pieces_of: PiecesOf | None = None
+
+
+WINDOW_DRAWS = 28
+"""Draws of six hours at once: a week, whose jobs are the same as of one draw after the other."""
+
+
+def generate_jobs(
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+    simulated_utilization: Utilization | None = None,
+) -> Workload:
+    """Generate the list of jobs of all streams.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to generate.
+    library : ProfileLibrary, optional
+        Profiles that the classes draw from; they give the durations.
+    simulated_utilization : callable, optional
+        Schedules the jobs of a stream with ``match: simulated``, day after day, and returns the
+        mean node occupancy (0-1) of its pool; its own scheduler by default.
+
+    Returns
+    -------
+    Workload
+        Jobs in the order of submission; simultaneous ones in the order of their streams.
+
+    Raises
+    ------
+    InputError
+        If a class has no profile, a log can't be read or does not fit its rules, or a target can't
+        be reached; the text says by how much. Or if the scenario has a `facility.size`, which
+        `diploee.run` alone settles; so with all steps.
+    """
+    _refuse("generate_jobs", scenario)
+    streams = JobStreams(scenario, load_inputs(scenario, library))
+    found = simulations(scenario)
+    if simulated_utilization is not None:
+        found = dict.fromkeys(found, simulated_utilization)
+    streams.settle(found)
+    jobs = concat(list(streams.windows(WINDOW_DRAWS)))
+    return Workload(jobs, streams.classes, streams.matches(), streams.library, streams.pieces)
+
+
+def stream_classes(
+    scenario: Scenario, library: ProfileLibrary | None = None
+) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
+    """Return the classes of all job streams, and the library that their profiles are indices of."""
+    streams = JobStreams(scenario, load_inputs(scenario, library))
+    return streams.classes, streams.library
+
+
+def schedule_jobs(
+    jobs: JobTable,
+    scenario: Scenario,
+    engine: Engine = "simpy",
+    policies: Mapping[str, Policy] | None = None,
+) -> Schedule:
+    """Schedule jobs on the pools of a scenario.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        Jobs in the order of submission.
+    scenario : Scenario
+        Its pools and their queue disciplines.
+    engine : {"simpy", "compiled"}
+        SimPy, or the compiled loop with the same starts.
+    policies : mapping of str to Policy, optional
+        Your policies by the name of their pool, in place of the scenario's.
+
+    Raises
+    ------
+    InputError
+        If the scenario has flexibility, which `diploee.run` alone follows.
+    """
+    _refuse("schedule_jobs", scenario, "flexibility")
+    started = Cluster.of(scenario, engine, policies).advance(jobs, scenario.horizon_ms)
+    return in_order_of_submission([started], jobs, scenario.horizon_ms)
+
+
+def job_segments(
+    schedule: Schedule,
+    library: ProfileLibrary,
+    scenario: Scenario,
+    pieces_of: PiecesOf | None = None,
+) -> Segments:
+    """Return what the jobs of a schedule draw, as segments of power profiles.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Jobs and their start times, such as `schedule_jobs` gives.
+    library : ProfileLibrary
+        Profiles that the jobs refer to: `Workload.library`.
+    scenario : Scenario
+        What nodes the jobs are on, and how they share them.
+    pieces_of : callable, optional
+        Gives what synchronous jobs play: `Workload.pieces_of`.
+
+    Raises
+    ------
+    InputError
+        If jobs play a profile that the library does not have, are synchronous without `pieces_of`,
+        or were stopped, slowed or resized; or if the scenario has services or replicas. All of that
+        `diploee.run` alone takes in.
+    """
+    _refuse("job_segments", scenario, "request_streams", "replica_streams")
+    if isinstance(schedule, ActedSchedule):
+        raise InputError(
+            "job_segments: the jobs were stopped, slowed or resized by a policy that acts; use "
+            "diploee.run(...), which lowers them"
+        )
+    jobs = schedule.jobs
+    lacks_flat = jobs.startup_ms.any() and FLAT_ID not in library.ids
+    if lacks_flat or jobs.profile_id.max(initial=-1) >= len(library.ids):
+        raise InputError(
+            f"job_segments: jobs play profiles that the library of {len(library.ids)} does not "
+            "have, such as variants, smoothed ones and start-ups; give the library of "
+            "generate_jobs(...), workload.library"
+        )
+    if jobs.synchronous_id.any() and pieces_of is None:
+        raise InputError(
+            "job_segments: what synchronous jobs play is not known; give that of "
+            "generate_jobs(...), pieces_of=workload.pieces_of"
+        )
+    return lower_jobs(schedule, library, scenario.facility, pieces_of).segments
+
+
+def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
+    """Refuse a scenario with a size, which a run settles, or with parts that a step leaves out."""
+    facility = scenario.facility
+    has = {
+        "facility.size": facility.size,
+        "facility.stages": facility.stages,
+        "facility.node_types.<name>.ac_power": facility.has_ac_power,
+        "request_streams": scenario.request_streams,
+        "replica_streams": scenario.replica_streams,
+        "flexibility": scenario.flexibility,
+    }
+    if found := [key for key in ("facility.size", *left_out) if has[key]]:
+        raise InputError(
+            f"{step}: leaves {one_of(found)} of scenario '{scenario.name}' out, and its numbers "
+            "would be those of another site; use diploee.run(...), which takes all of it"
+        )
+
+
+def power_blocks(
+    segments: Segments,
+    scenario: Scenario,
+    library: ProfileLibrary,
+    block_intervals: int | None = None,
+    method: Method = "auto",
+    step_ms: int | None = None,
+    span_ms: tuple[int, int] | None = None,
+    n_threads: int | None = None,
+) -> Iterator[PowerBlock]:
+    """Sum the segments of a whole run; see `power_stream` for arguments and errors.
+
+    Parameters
+    ----------
+    segments : Segments
+        Loads of all pools.
+    scenario : Scenario
+        Pools, idle power, span and resolution.
+    library : ProfileLibrary
+        Profiles that the segments refer to.
+    method : {"auto", "direct", "spectral"}
+        How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper.
+    step_ms : int, optional
+        Interval [ms] other than the scenario's resolution.
+    block_intervals, span_ms, n_threads
+        See `power_stream`.
+    """
+    _refuse("power_blocks", scenario)
+    used = np.unique(segments.profile_id).tolist()
+    yield from power_stream(
+        power_model(scenario, library, used, step_ms=step_ms, method=method),
+        [(segments, scenario.horizon_ms)],
+        span_ms=span_ms,
+        n_threads=n_threads,
+        block_intervals=block_intervals,
+    )
+
+
+def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary) -> pd.DataFrame:
+    """Sum segments and idle nodes into the power of the facility's devices.
+
+    Parameters
+    ----------
+    segments : Segments
+        Loads of all pools, such as `job_segments` gives.
+    scenario : Scenario
+        Pools, idle power, span and resolution.
+    library : ProfileLibrary
+        Profiles that the segments refer to.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by `timestamp` (zone-aware, start of the interval): `it_power_w` (mean over the
+        interval [W]), `busy_nodes` (at the interval's start) and `utilization` (mean over the
+        interval, 0-1); `facility_power_w` is the same as `it_power_w`, as no stage is passed.
+
+    Raises
+    ------
+    InputError
+        If the scenario has services, replicas, stages or AC power, which `diploee.run` alone takes
+        in.
+    """
+    import pandas as pd
+
+    _refuse(
+        "power_series",
+        scenario,
+        "facility.stages",
+        "facility.node_types.<name>.ac_power",
+        "request_streams",
+        "replica_streams",
+    )
+    blocks = power_blocks(segments, scenario, library)
+    found = [device_block(block, scenario.facility).columns for block in blocks]
+    index = pd.date_range(
+        scenario.start_with_zone,
+        periods=scenario.n_intervals,
+        freq=pd.Timedelta(milliseconds=scenario.resolution_ms),
+        name="timestamp",
+    )
+    names = ("it_power_w", POWER, "busy_nodes", "utilization")
+    columns = {name: np.concatenate([of[name] for of in found]) for name in names}
+    return pd.DataFrame(columns, index=index)

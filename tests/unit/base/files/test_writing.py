@@ -1,0 +1,463 @@
+"""Results take their places whole, whoever is killed, interrupted or writes there at once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import contents
+from damages import a_device
+from killing import MOST_STEPS, answer, ended, kill_at, kills
+
+from diploee.base.errors import InputError, OutputError, OutputExistsError
+from diploee.base.files import (
+    FolderKind,
+    is_late,
+    remove_leftovers,
+    staging,
+    whole_file,
+    whole_folder,
+    writing,
+)
+from diploee.base.files.staging import Staging
+
+KIND = FolderKind("a test folder", "marker.json", ("of",), lambda _: ("marker.json", "x", "sub/*"))
+
+
+def put_file(root: Path, text: str, force: bool) -> None:
+    with whole_file(root / "deep" / "file", force) as path:
+        path.write_text(text)
+
+
+def put_set(root: Path, text: str, force: bool) -> None:
+    with writing(force) as new:
+        for name in ("page", "page.meta", "pictures/1", "pictures/2"):
+            new.file(root / name).write_text(text)
+
+
+def put_folder(root: Path, text: str, force: bool) -> None:
+    with whole_folder(root / "folder", force, kind=KIND) as folder:
+        (folder / "sub").mkdir()
+        for name in ("x", "sub/y"):
+            (folder / name).write_text(text)
+        (folder / "marker.json").write_text(json.dumps({"of": text}))
+
+
+Put = Callable[[Path, str, bool], None]
+PUTS: dict[str, Put] = {"file": put_file, "set": put_set, "folder": put_folder}
+
+
+def seen(root: Path) -> dict[str, bytes]:
+    """Return what a user sees: all that is not hidden."""
+    return {name: text for name, text in contents(root).items() if "/." not in f"/{name}"}
+
+
+def fresh(put: Put, root: Path, text: str) -> dict[str, bytes]:
+    """Write a result to a place that holds nothing, and return it."""
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    if text:
+        put(root, text, False)
+    return contents(root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old_text", ["old", ""], ids=["replaced", "new"])
+@pytest.mark.parametrize("name", PUTS)
+def test_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_one_works(
+    tmp_path: Path, name: str, old_text: str
+) -> None:
+    put, root, force = PUTS[name], tmp_path / "root", bool(old_text)
+    new = fresh(put, root, "new")
+    old = fresh(put, root, old_text)
+    n_kills = 0
+    for _ in kills(root, lambda: put(root, "new", force), range(1, MOST_STEPS)):
+        n_kills += 1
+        found = seen(root)
+        if name != "set":  # a folder may be missing for a moment, a file never
+            assert found in (old, new, *([{}] if name == "folder" else []))
+        if name == "set" and "page" in found:
+            assert found["page"] == found["page.meta"]
+        try:
+            put(root, "new", force)
+        except OutputExistsError:
+            assert not force
+            assert seen(root) == new
+            put(root, "new", True)
+        assert contents(root) == new
+        fresh(put, root, old_text)
+    assert n_kills > 8
+    assert contents(root) == new
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUTS)
+def test_what_a_killed_one_left_is_put_right_by_any_writer_beside_it(
+    tmp_path: Path, name: str
+) -> None:
+    put, root = PUTS[name], tmp_path / "root"
+    new, old = fresh(put, root, "new"), fresh(put, root, "old")
+    for _ in kills(root, lambda: put(root, "new", True)):
+        for folder in (root, root / "deep", root / "pictures"):
+            if folder.is_dir():
+                with whole_file(folder / "other") as path:
+                    path.touch()
+                (folder / "other").unlink()
+        assert contents(root) in (old, new)
+        fresh(put, root, "old")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("came", [True, False])
+def test_undoing_says_so_and_leaves_alone_what_came_since(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], came: bool
+) -> None:
+    place = tmp_path / "folder"
+    fresh(put_folder, tmp_path, "old")
+    for _ in kills(tmp_path, lambda: put_folder(tmp_path, "new", True), first=20):
+        if not place.exists():
+            break
+        fresh(put_folder, tmp_path, "old")
+    if came:
+        place.mkdir()  # by the user, before anything was put right
+    remove_leftovers(tmp_path)
+    told = capfd.readouterr().err
+    if came:
+        assert contents(tmp_path) == {} and not told
+    else:
+        assert told == (
+            f"diploee: {place}: replacing it was cut short; the older one stands again\n"
+        )
+        assert json.loads((place / "marker.json").read_text())["of"] == "old"
+
+
+@pytest.mark.parametrize("name", PUTS)
+def test_error_at_any_step_leaves_the_old_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    put, root = PUTS[name], tmp_path / "root"
+    new, old = fresh(put, root, "new"), fresh(put, root, "old")
+    move_in, n_moved = staging._move_in, 0
+
+    def full(move: staging.Move) -> None:
+        nonlocal n_moved
+        n_moved += 1
+        if n_moved == 3 or name != "set":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        move_in(move)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_move_in", full)
+        if name != "file":
+            with pytest.raises(OutputError, match="the disk is full"):
+                put(root, "new", True)
+            assert contents(root) == old
+    put(root, "new", True)
+    assert contents(root) == new
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", PUTS)
+def test_signal_at_any_step_leaves_nothing_half_done(
+    tmp_path: Path, name: str, number: signal.Signals
+) -> None:
+    put, root = PUTS[name], tmp_path / "root"
+    new, old = fresh(put, root, "new"), fresh(put, root, "old")
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def prepare(step: int) -> None:
+        signal.signal(number, interrupt)
+        kill_at(root, step, number)
+
+    for step in range(1, 200):
+        code = ended(lambda: put(root, "new", True), lambda step=step: prepare(step))
+        assert contents(root) in ((old, new) if code else (new,))
+        if code == 0:
+            break
+        fresh(put, root, "old")
+    assert step > 8
+
+
+def test_late_signal_tells_the_handler_that_the_result_stands(tmp_path: Path) -> None:
+    late: list[bool] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: late.append(is_late()))
+    remove = Staging.remove
+    try:
+        for when in ("while writing", "in its place"):
+            with pytest.MonkeyPatch.context() as patch, whole_file(tmp_path / when) as path:
+                path.touch()
+                if when == "while writing":
+                    signal.raise_signal(signal.SIGTERM)
+                else:
+
+                    def removed(self: Staging) -> None:
+                        if self.folder.exists():
+                            signal.raise_signal(signal.SIGTERM)
+                        remove(self)
+
+                    patch.setattr(Staging, "remove", removed)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert late == [False, True]
+
+
+@pytest.mark.parametrize("force", [True, False])
+@pytest.mark.parametrize("name", PUTS)
+def test_writers_at_once_leave_one_whole_result(tmp_path: Path, name: str, force: bool) -> None:
+    put, root = PUTS[name], tmp_path / "root"
+    whole = [fresh(put, root, letter) for letter in "abc"]
+    fresh(put, root, "")
+    threads, lost = [], []
+
+    def write(letter: str) -> None:
+        try:
+            for _ in range(3 if force else 1):
+                put(root, letter, force)
+        except OutputExistsError:
+            lost.append(letter)
+
+    for letter in "abc":
+        threads.append(threading.Thread(target=ended, args=(lambda letter=letter: write(letter),)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    assert contents(root) in whole
+
+
+def test_one_of_several_writers_is_refused_without_force(tmp_path: Path) -> None:
+    with pytest.raises(OutputExistsError, match="exists already"), writing() as new:
+        new.file(tmp_path / "one").write_text("late")
+        new.file(tmp_path / "two").write_text("late")
+        put_file(tmp_path, "other", False)
+        (tmp_path / "two").write_text("early")
+    assert contents(tmp_path) == {"two": b"early", "deep/file": b"other"}
+
+
+def test_what_a_living_writer_has_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+    foreign = tmp_path / ".notes.partial-abcdefgh"
+    foreign.mkdir()
+    (foreign / "mine").touch()
+    with whole_file(tmp_path / "one") as path:
+        path.write_text("1")
+        put_file(tmp_path, "other", False)
+        with whole_file(tmp_path / "two") as other:
+            other.write_text("2")
+    assert contents(tmp_path).keys() == {
+        "one", "two", "deep/file", ".notes.partial-abcdefgh/mine",
+    }  # fmt: skip
+
+
+def test_another_machines_folder_stays_for_a_day(tmp_path: Path) -> None:
+    left = tmp_path / ".x.partial-abcdefgh"
+    (left / staging.NEW).mkdir(parents=True)
+    (left / staging.LOCK).write_text("another machine\n")
+    remove_leftovers(tmp_path)
+    assert left.exists()
+    os.utime(left / staging.LOCK, (0, 0))
+    remove_leftovers(tmp_path)
+    assert contents(tmp_path) == {} and not left.exists()
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_turn_of_a_killed_writer_that_had_made_nothing_ends_and_that_of_a_living_one_stays(
+    tmp_path: Path, lives: bool
+) -> None:
+    handle = staging.try_lock(tmp_path / staging.TURN, os.O_CREAT)
+    assert handle is not None
+    if not lives:
+        os.close(handle)  # as the system does it for a process that ends
+    remove_leftovers(tmp_path)
+    assert (tmp_path / staging.TURN).exists() == lives
+    if lives:
+        os.close(handle)
+
+
+def test_where_no_file_can_be_locked_nobody_elses_folder_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(staging.fcntl, "flock", refuse)
+    with whole_file(tmp_path / "one") as path:
+        path.write_text("1")
+        put_folder(tmp_path, "other", False)
+        put_folder(tmp_path, "again", True)
+    assert not [name for name in contents(tmp_path) if "/." in f"/{name}"]
+    assert (tmp_path / "one").read_text() == "1"
+
+
+def test_links_at_hidden_names_lead_nowhere(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / staging.TURN).symlink_to(victim)
+    with pytest.raises(OutputError), whole_file(tmp_path / "out" / "file") as path:
+        path.write_text("new")
+    assert victim.read_text() == "precious"
+
+
+def test_folder_that_lets_nothing_be_removed_is_replaced(tmp_path: Path) -> None:
+    fresh(put_folder, tmp_path / "root", "old")
+    (tmp_path / "root" / "folder" / "sub").chmod(0o500)
+    put_folder(tmp_path / "root", "new", True)
+    assert not [name for name in contents(tmp_path) if "partial" in name]
+
+
+FOREIGN = {
+    "no marker": {"notes": "mine"},
+    "another's marker": {"marker.json": '{"name": "web app"}', "src/main.js": "mine"},
+    "a marker that is no object": {"marker.json": "[]"},
+    "a deep marker": {"marker.json": "[" * 100_000},
+    "a file beside": {"marker.json": '{"of": 1}', "notes": "mine"},
+    "a folder beside": {"marker.json": '{"of": 1}', "src/main.js": "mine"},
+    "a file below": {"marker.json": '{"of": 1}', "sub/y": "", "sub/deep/z": "mine"},
+}
+
+
+def test_a_pipe_in_the_place_of_a_marker_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "marker.json")
+    with pytest.raises(OutputExistsError, match="is not a test folder"):
+        put_folder(tmp_path, "new", True)
+
+
+@pytest.mark.parametrize("files", FOREIGN.values(), ids=FOREIGN)
+def test_force_keeps_folders_with_anything_foreign(tmp_path: Path, files: dict[str, str]) -> None:
+    place = tmp_path / "folder"
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    before = contents(tmp_path)
+    with pytest.raises(OutputExistsError) as caught:
+        put_folder(tmp_path, "new", True)
+    assert contents(tmp_path) == before
+    assert str(caught.value).startswith(f"{place}: ")
+    assert "is not a test folder" in str(caught.value) or "besides a test folder" in str(
+        caught.value
+    )
+
+
+def test_force_takes_an_empty_folder_and_names_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    for place in (".", tmp_path / "folder", "../../" + tmp_path.name):
+        with pytest.raises(InputError), whole_folder(place, True, kind=KIND):
+            pass
+    monkeypatch.chdir(tmp_path)
+    put_folder(tmp_path, "new", True)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "link to a device"])
+@pytest.mark.parametrize("force", [True, False])
+def test_no_file_replaces_what_is_none(tmp_path: Path, kind: str, force: bool) -> None:
+    place = tmp_path / "place"
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        device = a_device(tmp_path)
+        place = place if kind == "link to a device" else device
+    if kind == "link to a device":
+        place.symlink_to(device)
+    with pytest.raises(OutputExistsError, match="expected a file"), whole_file(place, force):
+        pass
+    assert os.path.lexists(place) and not place.is_file()
+
+
+def test_force_never_replaces_an_input(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "data").write_text("mine")
+    (tmp_path / "same").hardlink_to(run / "data")
+    (tmp_path / "link").symlink_to("run")
+    for place in (run / "data", tmp_path / "same", tmp_path / "link" / "data"):
+        for inputs in ([run / "data"], [None, "no such file", tmp_path / "link" / "data"]):
+            with (
+                pytest.raises(InputError, match="is an input of this command"),
+                whole_file(place, True, inputs=inputs),
+            ):
+                pass
+    with (
+        pytest.raises(InputError, match="is an input"),
+        whole_file(run / "data", True, inputs=[tmp_path / "link"]),
+    ):
+        pass
+    with whole_file(run / "new", inputs=[run]) as path:
+        path.touch()
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("", "is empty"),
+        ("s3://bucket/run", "is a URL"),
+        (Path("https://x/y.html"), "is a URL"),
+        ("file:///x", "is a URL"),
+        ("://", "is a URL"),
+        ("a\0b", "not a name in UTF-8"),
+        (os.fsdecode(b"\xff"), "not a name in UTF-8"),
+    ],
+)
+def test_what_names_no_local_place_is_refused(place: Path | str, words: str) -> None:
+    for whole in (whole_file, whole_folder):
+        with pytest.raises(InputError, match=words) as caught, whole(place):
+            pass
+        assert str(caught.value).isprintable()
+
+
+def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
+
+    def act() -> str:
+        try:
+            with writing() as files:
+                files.file(tmp_path / "page").write_text("short")
+                files.file(tmp_path / "book", option="--xlsx").write_text("x" * 5_000)
+                files.file(tmp_path / "later")
+        except OutputError as error:
+            return str(error)
+        return ""
+
+    problem = answer(act, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096)))
+    assert problem.startswith(f"{tmp_path / 'book'}: the disk is full")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_name_of_255_bytes_can_be_written(tmp_path: Path) -> None:
+    with whole_file(tmp_path / ("\u00e4" * 127 + "x")) as path:
+        path.write_text("long")
+    assert len(contents(tmp_path)) == 1
+
+
+def test_nothing_is_left_of_a_folder_made_in_vain(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError, match="the disk is full"),
+        whole_file(tmp_path / "deep" / "deeper" / "file") as path,
+    ):
+        path.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_are_synced_before_they_take_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.fstat(handle).st_ino))
+    for name, put in PUTS.items():
+        put(tmp_path / name, "text", False)
+    assert {p.stat().st_ino for p in tmp_path.rglob("*") if p.is_file()} <= synced

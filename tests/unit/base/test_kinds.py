@@ -1,0 +1,128 @@
+"""Choices by name: what all of them have in common, whatever they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import pytest
+from command_line import call
+from jsonschema import Draft202012Validator
+
+from diploee.base.errors import InputError
+from diploee.base.model import Kinds, Model
+from diploee.facility import STAGES, StageSpec
+from diploee.facility.loss_curves import MEASURED, SUPPLIES
+from diploee.facility.node_power import AC_POWER
+from diploee.grid.export import FORMATS
+from diploee.importers import JOB_LOG_FORMATS
+from diploee.importers.request_traces import TRACE_FORMATS
+from diploee.scenario import SCHEDULERS, SchedulerSpec
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
+from diploee.sweeps.draws import DRAWS
+
+ALL: list[Kinds[Any]] = [
+    AC_POWER,
+    MEASURED,
+    SUPPLIES,
+    STAGES,
+    SCHEDULERS,
+    DRAWS,
+    BATCH_SIZE_OPTIMIZERS,
+    POWER_LIMIT_OPTIMIZERS,
+]
+
+
+class Site(Model):
+    """A group with two choices."""
+
+    stage: Annotated[StageSpec, STAGES]
+    scheduler: Annotated[SchedulerSpec, SCHEDULERS]
+
+
+EITHER = {
+    "cooling_table": "give either points or path",
+    "ramp_limit": "give up_mw_per_min, down_mw_per_min or both",
+}
+
+
+@pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
+def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> None:
+    names = list(kinds)
+    assert len(names) == len(set(names)) > 0
+    for name, spec in kinds.by_name.items():
+        needed = [key for key, field in spec.model_fields.items() if field.is_required()]
+        if needed:
+            with pytest.raises(ValueError, match=f"'{name}' needs '{needed[0]}'"):
+                kinds.read(name)
+        elif name in EITHER:  # one of two keys
+            with pytest.raises(ValueError, match=EITHER[name]):
+                kinds.read(name)
+        else:
+            assert type(kinds.read(name)) is spec
+        assert spec.__doc__
+
+
+@pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
+@pytest.mark.parametrize("given", [5, None, ["x"], {}, {"kind": 5}, {"kind": "no such"}, "no such"])
+def test_an_unknown_kind_is_refused_with_the_names(kinds: Kinds[Any], given: Any) -> None:
+    with pytest.raises(ValueError, match=r"\(have: '") as caught:
+        kinds.read(given)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
+def test_a_name_that_is_taken_is_refused(kinds: Kinds[Any]) -> None:
+    name, first = next(iter(kinds.by_name.items()))
+    with pytest.raises(InputError, match=f"kind '{name}' is taken by {first.__name__}"):
+        kinds.register(type("Other", (first,), {"__module__": __name__}))
+    assert kinds.register(first) is first
+
+
+def test_a_spec_without_a_name_is_refused() -> None:
+    class Nameless(SchedulerSpec):
+        """Says no kind."""
+
+    with pytest.raises(InputError, match="Nameless: give 'kind' a default, the kind's name"):
+        SCHEDULERS.register(Nameless)
+
+
+def test_what_is_no_spec_is_refused() -> None:
+    with pytest.raises(InputError, match="stage kinds are derived from StageSpec, found <class"):
+        STAGES.register(int)  # type: ignore[type-var]
+
+
+def test_kind_without_open_is_named_where_it_is_used() -> None:
+    class Silent(SchedulerSpec):
+        kind: Literal["silent"] = "silent"
+
+    with pytest.raises(InputError, match=r"^kind 'silent': Silent has no method open"):
+        Silent().open()
+
+
+def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:
+    schema = Draft202012Validator(Site.model_json_schema())
+    load = {"kind": "auxiliary_load", "power_kw": 5}
+    for scheduler in ("fifo", {"kind": "fifo"}):
+        assert schema.is_valid({"stage": load, "scheduler": scheduler})
+    for wrong in ("lifo", {"kind": "lifo"}, {"kind": "fifo", "x": 1}, 5):
+        assert not schema.is_valid({"stage": load, "scheduler": wrong})
+    for wrong in ("constant_loss", {"power_kw": 5}, {"kind": "constant_loss"}):
+        assert not schema.is_valid({"stage": wrong, "scheduler": "fifo"})
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("export", FORMATS),
+        ("fit", JOB_LOG_FORMATS),
+        ("fit-requests", TRACE_FORMATS),
+    ],
+)
+def test_the_help_of_a_command_lists_every_name(
+    command: str, names: Iterable[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    told = call(command, "--help").out
+    assert [name for name in names if f"'{name}'" not in told] == []

@@ -1,0 +1,548 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import change_metrics, tiny_library, tiny_scenario
+
+from diploee.base.errors import InputError, OutputError, OutputExistsError
+from diploee.base.units import MS_PER_WEEK
+from diploee.reports import write_report
+from diploee.reports.build import Report, build_report, report_page, write_pictures
+from diploee.reports.data import read_run
+from diploee.reports.drawing.charts import INK, MUTED, PALETTE, PEAK, Band
+from diploee.reports.drawing.page import DARK, _column
+from diploee.reports.drawing.pictures import Picture
+from diploee.reports.stack_charts import LIMIT
+from diploee.scenario import load_scenario
+from diploee.simulation.run import simulate
+
+UNIT = re.compile(r"\[[^\]]+\]")
+UNITLESS = {
+    "Load factor",
+    "Closed swings in the run",
+    "Instances in use",
+    "Day",
+    "Time of week",
+    "Duration",
+    "Length of the ramp",
+    "Length of the window",
+}
+
+
+@pytest.fixture
+def copied(run_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run_folder, tmp_path / "copied"))
+
+
+@pytest.fixture
+def serving_folder(copied: Path) -> Path:
+    """A run folder with two services, as the inference mode writes it."""
+    table = pq.read_table(copied / "facility.parquet")
+    n = table.num_rows
+    for service, rate in (("chat", 4.0), ("code", 2.0)):
+        incoming = rate + np.sin(np.arange(n) / 200)
+        columns = {
+            "incoming_rps": incoming,
+            "served_rps": np.minimum(incoming, rate),
+            "unserved_rps": np.maximum(incoming - rate, 0),
+            "n_instances": np.ceil(incoming),
+        }
+        for name, values in columns.items():
+            table = table.append_column(f"{name}.{service}", pa.array(values.astype(np.float32)))
+    # Without its own catalogue, as older versions wrote it.
+    pq.write_table(table.replace_schema_metadata(None), copied / "facility.parquet")
+    requests = {"per_day": 5e5, "incoming_rps": 6.0, "services": {"chat": {}}}
+    change_metrics(copied, lambda metrics: metrics.update(requests=requests))
+    return copied
+
+
+@pytest.fixture
+def sweep_folder(run_folder: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "sweep"
+    rows: list[dict[str, Any]] = []
+    for target in (0.2, 0.4, 0.6):
+        for case in ("small", "large"):
+            for seed in (0, 1):
+                run = f"{target}{case}{seed}"
+                failed = (target, case, seed) == (0.4, "small", 1)
+                value = np.nan if failed else target * 10 + seed * 0.1
+                metrics = {"power.mean_mw": value, "power.max_mw": value * 1.5}
+                status = "failed" if failed else "finished"
+                axes = {"streams.training.target_utilization": target, "case": case}
+                rows.append(axes | {"run": run, "seed": seed, "status": status} | metrics)
+    for run in ("0.2small0", "0.6large0"):
+        shutil.copytree(run_folder, folder / "runs" / run)
+    pd.DataFrame(rows).to_parquet(folder / "summary.parquet")
+    axes = ["streams.training.target_utilization", "case"]
+    (folder / "sweep.json").write_text(json.dumps({"name": "levels", "axes": axes}), "utf-8")
+    return folder
+
+
+def array_of(column: dict[str, Any]) -> np.ndarray:
+    """Read a column of a page."""
+    if "start" in column:
+        steps = np.full(column["n"], column["step"])
+        for place, by in column["jumps"]:
+            steps[place] += by
+        return column["start"] + np.cumsum(steps) - column["step"]
+    (code,) = column.keys() & {"f4", "f8", "i2"}
+    values = np.frombuffer(base64.b64decode(column[code]), f"<{code}").astype(float)
+    if code == "i2":
+        values = column["low"] + column["step"] * np.where(values == -32768, np.nan, values + 32767)
+    return values
+
+
+def hovered(page: str) -> dict[str, list[dict[str, np.ndarray]]]:
+    """Return what hovering reads from the first panel of each figure: values by `y` or `z`."""
+    (columns,) = re.findall(r"id='columns'>(.*?)</script>", page)
+    found = re.findall(r"<figure id='([^']+)'.*?class='spec'>(.*?)</script>", page, re.DOTALL)
+    values = json.loads(columns)
+    return {
+        figure: [
+            {n: array_of(values[k]) for n, k in line["columns"].items() if n in ("y", "z")
+             and "start" not in values[k]}
+            for line in json.loads(content)["hover"]
+        ]
+        for figure, content in found
+    }  # fmt: skip
+
+
+def test_times_across_a_change_of_the_clock_are_kept_as_start_step_and_jump() -> None:
+    times_ms = np.arange(0, 3_600_000 * 50, 600_000)
+    times_ms[100:] += 3_600_000
+    kept = _column(times_ms.astype("datetime64[ms]"))
+    assert kept["jumps"] == [[100, 3_600_000]]
+    assert array_of(kept).tolist() == times_ms.tolist()
+
+
+def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
+    report = build_report([run_folder])
+    assert [chart.id for chart in report.charts] == [
+        *("overview", "carpet", "peak-week", "bands", "duration", "months", "ramps", "swings"),
+        *("worst-weeks", "occupancy", "queue"),
+    ]
+    assert all(chart.caption.endswith(".") for chart in report.charts)
+
+
+def test_events_link_to_the_minutes_of_their_weeks(run_folder: Path) -> None:
+    report = build_report([run_folder])
+    charts = {chart.id: chart for chart in report.charts}
+    (section,) = (section for section in report.sections if section.id == "ramps")
+    linked = [figure for figure in section.tables[0].figures if figure.quantity == "When"]
+    assert {figure.link for figure in linked} == {"peak-week", "worst-weeks"}
+    series = read_run(run_folder)
+    for figure in linked:
+        day = np.datetime64(str(figure.value)[:10])
+        monday = day - (day.astype(int) + 3) % 7
+        title = f"{monday.item().day} {monday.item():%B %Y}"
+        panels = charts[figure.link].panels
+        if figure.link == "worst-weeks":
+            (panel,) = (panel for panel in panels if figure.item in panel.title)
+            assert panel.title.endswith(title)
+        else:
+            panel = panels[0]
+            assert panel.title.endswith(title)
+        in_week = (series.local_ms >= (ms := monday.astype("datetime64[ms]").astype(int))) & (
+            series.local_ms < ms + MS_PER_WEEK
+        )
+        assert panel.layers[0].x.size == in_week.sum()
+        assert f"<a href='#{figure.link}'>{figure.value}</a>" in report_page(report)
+
+
+def test_every_axis_names_its_unit(
+    serving_folder: Path, sweep_folder: Path, fine_folder: Path
+) -> None:
+    for folder in (serving_folder, sweep_folder, fine_folder):
+        for chart in build_report([folder]).charts:
+            for panel in chart.panels:
+                for axis in (panel.x, panel.y):
+                    known = axis.label in UNITLESS or axis.label.startswith("Month")
+                    known = known or chart.id.startswith(("axis-", "map"))
+                    assert known or UNIT.search(axis.label), axis.label
+
+
+@pytest.mark.slow
+def test_vega_lite_accepts_every_figure(
+    serving_folder: Path, sweep_folder: Path, fine_folder: Path
+) -> None:
+    import vl_convert
+
+    for folder in (serving_folder, sweep_folder, fine_folder):
+        for chart in build_report([folder]).charts:
+            drawn = vl_convert.vegalite_to_scenegraph(Picture(chart).spec)  # raises on a wrong one
+            for panel in chart.panels:
+                assert panel.y.label.replace('"', '\\"') in json.dumps(drawn, ensure_ascii=False)
+
+
+def test_page_holds_the_numbers_of_the_run(run_folder: Path) -> None:
+    run = read_run(run_folder)
+    drawn = hovered(report_page(build_report([run_folder])))
+    curve = drawn["duration"][0]["y"]
+    kilowatts = run.metrics["power"]["max_mw"] * 1e3
+    assert curve[0] == pytest.approx(kilowatts, rel=1e-5)
+    energy = drawn["months"][0]["y"].sum()
+    assert energy == pytest.approx(run.metrics["power"]["energy_mwh"] * 1e3, rel=1e-5)
+    carpet = drawn["carpet"][0]["z"]
+    assert carpet.size == 96 * 10
+    assert carpet.mean() == pytest.approx(run.metrics["power"]["mean_mw"] * 1e3, rel=1e-5)
+
+
+def test_page_asks_no_network_and_says_where_numbers_come_from(run_folder: Path) -> None:
+    report = build_report([run_folder])
+    page = report_page(report)
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)\s*=\s*['\"]?(https?:|//)", own)
+    manifest = json.loads((run_folder / "manifest.json").read_text("utf-8"))
+    assert manifest["scenario_sha256"] in page
+    assert "4 reference (synthesised from published facts)" in page
+    assert "Mean power" in page
+
+
+@pytest.mark.parametrize("colour", [*PALETTE, PEAK, INK, MUTED, LIMIT])
+def test_colours_are_clear_on_dark_paper(colour: str) -> None:
+    def luminance(text: str) -> float:
+        part = np.array([int(text[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+        linear = np.where(part <= 0.03928, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    shown = luminance(DARK.get(colour, colour))
+    assert (shown + 0.05) / (luminance("#1b242c") + 0.05) >= 4.5
+
+
+def test_equal_runs_give_equal_pages(run_folder: Path) -> None:
+    assert report_page(build_report([run_folder])) == report_page(build_report([run_folder]))
+
+
+def test_runs_are_named_by_what_differs(run_folder: Path, busier_folder: Path) -> None:
+    report = build_report([run_folder, busier_folder])
+    curves = next(chart for chart in report.charts if chart.id == "duration").panels[0].layers
+    names = [getattr(layer, "name", "") for layer in curves]
+    assert names == ["target utilization 0.6", "target utilization 0.8"]
+    colours = {getattr(layer, "colour", "") for layer in curves}
+    assert len(colours) == 2
+
+
+def test_names_of_the_user_can_not_become_markup(copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text("utf-8"))
+    manifest["scenario_name"] = "</script><script>alert(1)</script>"
+    manifest["warnings"] = ["<img src=x>"]
+    (copied / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    page = report_page(build_report([copied]))
+    assert "<script>alert" not in page
+    assert "<img src=x>" not in page
+    assert "&lt;img src=x&gt;" in page
+
+
+def test_services_are_drawn_with_unserved_requests(serving_folder: Path) -> None:
+    report = build_report([serving_folder])
+    ids = [chart.id for chart in report.charts]
+    assert ids[-3:] == ["request-rates", "unserved", "instances"]
+    unserved = report.charts[-2]
+    assert unserved.panels[-1].notes[0].startswith("chat: ")
+    assert "%" in unserved.panels[-1].notes[0]
+
+
+def test_run_without_jobs_leaves_the_queue_out(copied: Path) -> None:
+    (copied / "jobs.parquet").unlink()
+    assert "queue" not in [chart.id for chart in build_report([copied]).charts]
+
+
+def test_run_of_a_day_has_no_typical_week_and_no_months(tmp_path: Path) -> None:
+    simulate(
+        tiny_scenario({"duration": "1 d"}), tmp_path / "day", library=tiny_library(), engine="simpy"
+    )
+    charts = {chart.id: chart for chart in build_report([tmp_path / "day"]).charts}
+    assert len(charts["bands"].panels) == 1
+    assert "months" not in charts
+
+
+def test_run_of_half_a_day_is_drawn_for_its_hours_alone(tmp_path: Path) -> None:
+    changes = {"duration": "12 h"}
+    simulate(tiny_scenario(changes), tmp_path / "half", library=tiny_library(), engine="compiled")
+    charts = {chart.id: chart for chart in build_report([tmp_path / "half"]).charts}
+    for layer in charts["bands"].panels[0].layers:
+        assert layer.x.max() == np.datetime64("2018-01-01T11:45")
+        assert np.isfinite(getattr(layer, "y", getattr(layer, "low", None))).all()
+
+
+def test_run_within_a_day_is_drawn_over_its_hours_and_does_not_fall_back_at_midnight(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "day"
+    simulate(tiny_scenario({"duration": "1 d"}), folder, library=tiny_library(), engine="compiled")
+    charts = {chart.id: chart for chart in build_report([folder]).charts}
+    for layer in charts["bands"].panels[0].layers:
+        y = getattr(layer, "y", getattr(layer, "low", None))
+        assert layer.x[-1] == np.datetime64("2018-01-02")
+        assert y[-1] == y[-2]
+    (occupancy,) = charts["occupancy"].panels
+    assert occupancy.x.kind == "time of day"
+    assert len(occupancy.layers[0].x) == 97
+    (carpet,) = Picture(charts["carpet"]).spec["concat"]
+    ends = [1000 * 86_400 * np.datetime64(day).astype(int) for day in ("2018-01-01", "2018-01-02")]
+    assert carpet["layer"][0]["encoding"]["x"]["scale"]["domain"] == ends
+    assert [carpet["layer"][0]["data"]["values"][0][end] for end in ("x", "x2")] == ends
+    (place,) = write_pictures(only("carpet", build_report([folder])), tmp_path / "png", "png")
+    assert place.name == "01-carpet.png"
+
+
+def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"duration": "1 d", "resolution": "1 s"}
+    folder = tmp_path / "seconds"
+    simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
+    whole = read_run(folder)
+    monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
+    reduced = read_run(folder)
+    assert (whole.step_ms, reduced.step_ms) == (1_000, 60_000)
+    assert reduced.max_w == whole.max_w > reduced.power_w.max()
+    np.testing.assert_allclose(reduced.power_w, whole.power_w.reshape(-1, 60).mean(axis=1), 1e-6)
+    assert "means of about a minute" in report_page(build_report([folder]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(tmp_path: Path) -> None:
+    scenario = load_scenario("colocation_10mw", ["duration=10 d", "resolution=0.1 s"])
+    simulate(scenario, tmp_path / "run", engine="compiled", event_windows=True)
+    code = (
+        "import sys; from diploee.reports import write_report;"
+        "write_report([sys.argv[1]], sys.argv[2]);"
+        "status = open('/proc/self/status').read();"
+        "print(status.partition('VmHWM:')[2].split()[0])"  # kB; getrusage counts the parent's too
+    )
+    arguments = [sys.executable, "-c", code, str(tmp_path / "run"), str(tmp_path / "r.html")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1024 < 1e9
+    assert (tmp_path / "r.html").stat().st_size < 3e6
+
+
+def test_local_time_is_the_clock_of_the_facility(tmp_path: Path) -> None:
+    changes = {"duration": "1 d", "facility.utc_offset": "-07:00"}
+    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    first = read_run(tmp_path / "run").local_ms[0].astype("datetime64[ms]")
+    assert first == np.datetime64("2018-01-01T00:00")
+
+
+def test_sweep_is_drawn_against_its_axes(sweep_folder: Path) -> None:
+    report = build_report([sweep_folder])
+    assert [c.title for c in report.charts[:2]] == [
+        "Metrics against target utilization",
+        "Metrics against case",
+    ]
+    mean_power = report.charts[0].panels[0]
+    medians = {
+        layer.name: layer.y.tolist()
+        for layer in mean_power.layers
+        if hasattr(layer, "markers_only") and not layer.markers_only
+    }
+    assert medians["case large"] == pytest.approx([2.05, 4.05, 6.05])
+    assert medians["case small"] == pytest.approx([2.05, 4.0, 6.05])
+    assert report.warnings == ("1 run of the sweep without a result; see summary.parquet",)
+    assert "duration" in [chart.id for chart in report.charts]
+
+
+def test_names_on_an_axis_keep_their_order_and_are_not_joined(sweep_folder: Path) -> None:
+    report = build_report([sweep_folder])
+    chart = report.charts[1]
+    for panel in chart.panels:
+        assert panel.x.kind == "category"
+        medians = [layer for layer in panel.layers if getattr(layer, "markers", False)]
+        assert medians
+        for layer in medians:
+            assert layer.x.tolist() == ["small", "large"]
+            assert layer.width == 0
+        assert not any(isinstance(layer, Band) for layer in panel.layers)
+    assert "Large points are medians" in chart.caption
+    by_target = report.charts[0].panels[0].layers
+    assert all(layer.width > 0 for layer in by_target if not layer.markers_only)
+    names = [layer.name for layer in by_target if layer.legend]
+    assert names == ["case small", "case large"]
+    table = report.sections[0].tables[0]
+    assert next(iter(table.rows)) == "target utilization 0.2, case small"
+
+
+def test_metrics_that_are_the_same_in_all_runs_are_named_and_not_drawn(sweep_folder: Path) -> None:
+    table = pd.read_parquet(sweep_folder / "summary.parquet")
+    table["requests.incoming_rps"] = np.where(table["status"] == "finished", 12.5, np.nan)
+    table.to_parquet(sweep_folder / "summary.parquet")
+    report = build_report([sweep_folder])
+    for chart in report.charts[:2]:
+        assert [p.title for p in chart.panels] == ["Mean power", "Maximum power"]
+        assert "The same in all runs, so not drawn: incoming requests." in chart.caption
+    assert "Incoming requests" in report.sections[0].tables[0].units
+
+
+def test_axes_in_step_are_drawn_once(sweep_folder: Path) -> None:
+    table = pd.read_parquet(sweep_folder / "summary.parquet")
+    table["rated"] = table["streams.training.target_utilization"] * 5
+    table.to_parquet(sweep_folder / "summary.parquet")
+    axes = ["streams.training.target_utilization", "rated", "case"]
+    (sweep_folder / "sweep.json").write_text(json.dumps({"axes": axes}), "utf-8")
+    ids = [chart.id for chart in build_report([sweep_folder]).charts]
+    assert [i for i in ids if i.startswith("axis-")] == ["axis-1", "axis-2"]
+
+
+def test_seeds_alone_show_how_metrics_spread(sweep_folder: Path) -> None:
+    (sweep_folder / "sweep.json").write_text(json.dumps({"axes": []}), "utf-8")
+    assert build_report([sweep_folder]).charts[0].id == "spread"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["busier_folder", "fine_folder"])
+def test_pictures_show_every_chart(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder = request.getfixturevalue(name)
+    page, *pictures = write_report([folder], tmp_path / "r.html", svg=tmp_path / "svg")
+    assert page == tmp_path / "r.html"
+    ids = [chart.id for chart in build_report([folder]).charts]
+    assert [path.stem.split("-", 1)[1] for path in pictures] == ids
+    assert all(path.read_bytes().startswith(b"<svg") for path in pictures)
+
+
+def only(chart_id: str, report: Report) -> Report:
+    """Return a report of one of its charts."""
+    charts = ((section, chart) for section in report.sections for chart in section.charts)
+    section, chart = next(found for found in charts if found[1].id == chart_id)
+    return replace(report, sections=(replace(section, charts=(chart,)),))
+
+
+@pytest.mark.slow
+def test_equal_runs_give_equal_pictures(run_folder: Path, tmp_path: Path) -> None:
+    curve = only("duration", build_report([run_folder]))
+    for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
+        (first,) = write_pictures(curve, tmp_path / "a", kind)
+        (second,) = write_pictures(curve, tmp_path / "b", kind)
+        assert first.name == f"01-duration.{kind}"
+        assert first.read_bytes().startswith(start)
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_report_replaces_a_report_and_nothing_else(run_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write_report([run_folder], out)
+    write_report([run_folder], out)
+    out.write_text("my notes", "utf-8")
+    with pytest.raises(OutputExistsError, match="exists already"):
+        write_report([run_folder], out)
+    assert out.read_text("utf-8") == "my notes"
+    write_report([run_folder], out, force=True)
+    assert "diploee" in out.read_text("utf-8")
+    with pytest.raises(OutputExistsError, match="is a folder"):
+        write_report([run_folder], tmp_path, force=True)
+
+
+def test_page_that_can_not_be_written_leaves_nothing(run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(OutputError, match=r"report\.html: can't be written"):
+        write_report([run_folder], tmp_path / "file" / "report.html")
+    with pytest.raises(OutputError, match="is a file"):
+        write_report([run_folder], tmp_path / "r.html", png=tmp_path / "file")
+
+
+def damage_facility(folder: Path) -> None:
+    (folder / "facility.parquet").write_bytes(b"PAR1 but no more")
+
+
+def cut_jobs(folder: Path) -> None:
+    path = folder / "jobs.parquet"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def drop_column(folder: Path) -> None:
+    table = pq.read_table(folder / "facility.parquet").drop_columns("utilization")
+    pq.write_table(table, folder / "facility.parquet")
+
+
+def drop_metric(folder: Path) -> None:
+    (folder / "metrics.json").write_text('{"power": {"mean_mw": 1}, "utilization": {}}', "utf-8")
+
+
+def drop_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+def empty_facility(folder: Path) -> None:
+    table = pq.read_table(folder / "facility.parquet")
+    pq.write_table(table.slice(0, 0), folder / "facility.parquet")
+
+
+def overwrite_pages(folder: Path) -> None:
+    path = folder / "facility.parquet"
+    content = bytearray(path.read_bytes())
+    content[100:4000] = bytes(3900)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_facility, "can't be read"),
+        (cut_jobs, "can't be read"),
+        (overwrite_pages, "can't be read"),
+        (drop_column, "column 'utilization' is missing"),
+        (drop_metric, "metrics.json: is not what the run wrote"),
+        (drop_manifest, "not a run folder"),
+        (empty_facility, "holds 0 intervals where the run has"),
+    ],
+)
+def test_damaged_run_is_one_clear_line(damage: Any, message: str, copied: Path) -> None:
+    damage(copied)
+    with pytest.raises(InputError, match=message) as error:
+        build_report([copied])
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_damaged_sweep_is_one_clear_line(sweep_folder: Path, run_folder: Path) -> None:
+    with pytest.raises(InputError, match="one sweep alone"):
+        build_report([sweep_folder, run_folder])
+    (sweep_folder / "sweep.json").write_text('{"axes": ["streams.x"]}', "utf-8")
+    with pytest.raises(InputError, match=r"column 'streams\.x' is missing"):
+        build_report([sweep_folder])
+    (sweep_folder / "summary.parquet").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="can't be read"):
+        build_report([sweep_folder])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", "must be a group of keys"),
+        ('{"axes": 5}', "axes: must be a list, found 5"),
+        ('{"axes": [{}]}', "axes.0: must be text, found an empty group of keys"),
+        ("{}", "axes: this key is missing"),
+        ("[" * 10_000, "is nested more than 100 deep"),
+        ('{"axes": ["', "not valid JSON"),
+    ],
+)
+def test_damaged_description_of_a_sweep_is_refused_with_its_folder(
+    sweep_folder: Path, text: str, problem: str
+) -> None:
+    (sweep_folder / "sweep.json").write_text(text, "utf-8")
+    with pytest.raises(InputError) as error:
+        build_report([sweep_folder])
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(f"{sweep_folder / 'sweep.json'}:")
+    assert problem in line
+
+
+def test_more_runs_than_a_page_shows_are_refused(run_folder: Path) -> None:
+    with pytest.raises(InputError, match="up to 12"):
+        build_report([run_folder] * 13)
+    assert len(build_report([run_folder] * 2).charts) == 7

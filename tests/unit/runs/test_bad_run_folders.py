@@ -1,0 +1,116 @@
+"""A run folder appears whole or not at all, and nothing that stood there is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+from builders import tiny_library, tiny_run, tiny_scenario
+from command_line import contents
+
+from diploee.base.errors import InputError, OutputError
+from diploee.base.files import whole_folder, writing
+from diploee.runs import open_run
+from diploee.runs.folder import RUN_FOLDER, default_folder
+from diploee.simulation import run as run_module
+from diploee.simulation.run import simulate
+
+SMALL = {"duration": "2 h"}
+
+
+def manifest_of(text: str) -> bytes:
+    return json.dumps({"schema_version": 1, "scenario_sha256": "", "text": text}).encode()
+
+
+def write_run(place: Path, force: bool = False, text: str = "new") -> None:
+    with whole_folder(place, force, kind=RUN_FOLDER) as folder:
+        (folder / "manifest.json").write_bytes(manifest_of(text))
+
+
+@pytest.mark.parametrize("file", ["metrics.json", "manifest.json"])
+def test_full_disk_at_a_late_file_keeps_nothing_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    scenario, library, place = tiny_scenario(SMALL), tiny_library(), tmp_path / "run"
+    simulate(scenario, place, library=library, engine="compiled")
+    before = contents(tmp_path)
+    write_json = run_module.write_json
+
+    def fill_the_disk(path: Path, content: dict[str, object]) -> None:
+        if path.name == file:
+            path.write_text("{", "utf-8")
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write_json(path, content)
+
+    monkeypatch.setattr(run_module, "write_json", fill_the_disk)
+    for target, force in ((place, True), (tmp_path / "other", False)):
+        with pytest.raises(OutputError, match="the disk is full"):
+            simulate(scenario, target, library=library, engine="compiled", force=force)
+    assert contents(tmp_path) == before
+
+
+def test_default_folder_counts_up(tmp_path: Path) -> None:
+    assert default_folder("x", "0123456789", tmp_path) == tmp_path / "x-01234567"
+    (tmp_path / "x-01234567").mkdir()
+    (tmp_path / "x-01234567-2").symlink_to(tmp_path / "nowhere")
+    assert default_folder("x", "0123456789", tmp_path) == tmp_path / "x-01234567-3"
+
+
+def test_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"not a run folder \(no manifest\.json\)"):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("{", r"manifest\.json:1: not valid JSON"),
+        ("[]", r"manifest\.json: must be a group of keys, found an empty list"),
+        (json.dumps({"schema_version": 99}), "schema version 99, this version of diploee reads"),
+    ],
+)
+def test_bad_manifest_is_named(tmp_path: Path, manifest: str, words: str) -> None:
+    (tmp_path / "manifest.json").write_text(manifest, "utf-8")
+    with pytest.raises(InputError, match=words):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["facility.parquet", "jobs.parquet", "metrics.json"])
+@pytest.mark.parametrize("how", ["missing", "truncated"])
+def test_bad_file_of_a_run_is_named(tmp_path: Path, file: str, how: str) -> None:
+    place = tmp_path / "run"
+    run = tiny_run(place, SMALL)
+    path = place / file
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    fresh = open_run(run.folder)
+    with pytest.raises(InputError) as caught:
+        _ = fresh.facility(), fresh.jobs(), fresh.metrics
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_force_on_a_link_replaces_the_folder_behind_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "real", text="old")
+    (tmp_path / "link").symlink_to("real")
+    write_run(tmp_path / "link", force=True)
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+    assert "new" in (tmp_path / "real" / "manifest.json").read_text("utf-8")
+
+
+def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(tmp_path: Path) -> None:
+    def default() -> Path:
+        return default_folder("site", "0123456789", tmp_path)
+
+    with writing() as files:
+        new = files.folder(default(), RUN_FOLDER)
+        new.other_place = default
+        (new.path / "manifest.json").write_text("{}", "utf-8")
+        write_run(default())
+    assert new.place.name == "site-01234567-2"
+    assert (new.place / "manifest.json").is_file()
