@@ -1,11 +1,10 @@
-"""`Inputs`: everything that a run reads from files, read once, before its first stage."""
+"""Read all that a scenario names, once, before the first stage of a run."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -16,11 +15,10 @@ from diploee.base.errors import InputError, LogFormatError, one_line
 from diploee.base.files import reason
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
+from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.job_log import JobLog
-from diploee.loads.services.curves import Curves
 from diploee.loads.services.request_trace import LONGEST_STEP_MS, RequestTrace, trace_step_ms
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.profile import PowerProfile
 from diploee.scenario.loading import content_hash, input_files
 from diploee.scenario.log_replay import JobReplay, LogReading, RequestReplay
 from diploee.scenario.models import Scenario
@@ -28,28 +26,6 @@ from diploee.schedule.signals import Signal, fit_to_run
 
 T = TypeVar("T")
 _Fingerprint = tuple[tuple[int, ...] | None, ...]
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Inputs of a run."""
-
-    # Power profiles of the jobs; a profile's samples are read when they are first needed
-    profiles: ProfileLibrary
-    logs: Mapping[str, JobLog]  # the log of each job stream with a `replay`
-    zeus: Mapping[str, Any]  # the traces of each job stream with a `zeus` block
-    traces: Mapping[str, RequestTrace]  # the trace of each request stream with a `replay`
-    curves: Curves  # latency and power curves by request stream and service
-    # One batch of each class with `batch_inference`, by the names of stream and class
-    batches: Mapping[tuple[str, str], PowerProfile]
-    # Weather over the run, and over `whole_year`, where the facility names it
-    weather: Weather | None
-    weather_year: Weather | None
-    signals: Mapping[str, Signal]  # signals from outside in the time of the run, by name
-    # SHA-256 of each log and trace, by the name that the scenario gives it
-    hashes: Mapping[str, str]
-    # Measurements of the models of replica streams, by the names of stream and model
-    replicas: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
 
 def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:

@@ -27,7 +27,7 @@ from diploee.base.annexes import annex
 from diploee.base.model import Model, OwnKind, parts_of
 from diploee.facility.base import StageSpec, is_outside
 from diploee.grid.limits.check import LimitSpec
-from diploee.importers.inputs import Inputs
+from diploee.loads.inputs import Inputs
 from diploee.metrics.catalogue import MEASURES
 from diploee.scenario.models import Scenario
 from diploee.scenario.pools import SchedulerSpec

@@ -26,8 +26,8 @@ from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.facility.base import POWER, Block, Stage, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
-from diploee.importers.inputs import Inputs
 from diploee.loads.base import Load, OpenLoad, open_loads, refuse_overfull
+from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad

@@ -23,8 +23,9 @@ from diploee.facility.base import POWER, Stage, interpolated_s, naming
 from diploee.grid.limits.file import Limits, load_limits
 from diploee.grid.limits.report import LimitReport
 from diploee.grid.limits.watch import LimitWatch, asks_for_peak, at_needed_step
-from diploee.importers.inputs import Inputs, load_inputs
+from diploee.importers.inputs import load_inputs
 from diploee.loads.base import OpenLoad
+from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.metrics.aggregates import Aggregates

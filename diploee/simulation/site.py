@@ -16,7 +16,8 @@ from diploee.base.model import SCALES, Model
 from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Site, Stage, Stages, check_order, numbered
 from diploee.facility.weather import Weather
-from diploee.importers.inputs import Inputs, load_inputs
+from diploee.importers.inputs import load_inputs
+from diploee.loads.inputs import Inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, Method, PowerModel
 from diploee.power.node_ac import with_ac_profiles

@@ -14,7 +14,8 @@ from diploee.base.errors import Brief, InputError, ScenarioError, shown
 from diploee.base.plain_data import KeyPath
 from diploee.base.rng import stream
 from diploee.base.version import full_version
-from diploee.importers.inputs import InputReader, Inputs
+from diploee.importers.inputs import InputReader
+from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.folder import SCHEMA_VERSION

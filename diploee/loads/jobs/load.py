@@ -54,7 +54,7 @@ from diploee.schedule.schedule import (
 from diploee.schedule.signals import Signal
 
 if TYPE_CHECKING:
-    from diploee.importers.inputs import Inputs
+    from diploee.loads.inputs import Inputs
 
 JOBS_PER_WINDOW = 200_000
 """Jobs that a window is to hold; it is at least one draw and at most four weeks."""

@@ -28,7 +28,7 @@ from diploee.scenario.models import Scenario
 from diploee.schedule.context import JobTable
 
 if TYPE_CHECKING:
-    from diploee.importers.inputs import Inputs
+    from diploee.loads.inputs import Inputs
 
 
 class JobStreams:

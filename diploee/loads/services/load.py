@@ -22,7 +22,7 @@ from diploee.profiles.profile import PowerProfile
 from diploee.scenario.models import Scenario
 
 if TYPE_CHECKING:
-    from diploee.importers.inputs import Inputs
+    from diploee.loads.inputs import Inputs
 
 
 SERVICE_COLUMNS = (

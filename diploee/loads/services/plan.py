@@ -39,7 +39,7 @@ from diploee.scenario.pools import StandingNodes
 from diploee.scenario.serving import BETWEEN_TOKENS, LatencyMetric, RequestStream, Service
 
 if TYPE_CHECKING:
-    from diploee.importers.inputs import Inputs
+    from diploee.loads.inputs import Inputs
 
 MAX_DOUBLINGS = 60
 TOLERANCE = 1e-6

@@ -14,7 +14,8 @@ from diploee.base.columns import Column
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE, Values
-from diploee.importers.inputs import Inputs, load_inputs
+from diploee.importers.inputs import load_inputs
+from diploee.loads.inputs import Inputs
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.run import check
 from diploee.simulation.site import open_stages, rated_at_meter_w, scaled, settle, sized

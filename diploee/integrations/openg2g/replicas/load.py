@@ -29,7 +29,6 @@ from diploee.base.rng import stream
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.facility.base import Block, Values
-from diploee.importers.inputs import Inputs
 from diploee.integrations.openg2g.compiled import (
     InferenceData,
     InferenceDataParams,
@@ -46,6 +45,7 @@ from diploee.integrations.openg2g.replicas.control import (
 from diploee.integrations.openg2g.serving import ServingFits
 from diploee.integrations.openg2g.sources import OpenG2GSource
 from diploee.integrations.replica_catalogue import OF_STREAM, SIGNAL_COLUMNS, replica_columns_of
+from diploee.loads.inputs import Inputs
 from diploee.loads.services.banks import Bank, BankLoad
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile, Provenance
