@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +16,8 @@ def full_version(root: Path = Path(__file__).parents[2], version: str = __versio
     """
     if ".dev" not in version or not (root / ".git").exists():
         return version
+    import subprocess
+
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     try:
         found = subprocess.run(command, cwd=root, capture_output=True, check=True, timeout=10)

@@ -2,7 +2,7 @@
 
 A run passes it a window of time at a time: the loads give the segments of a window, power adds
 these up, and each finished block of power passes the facility's stages. Memory is that of one
-window and the running jobs. `diploee.simulation.run` opens it and takes its blocks into a run folder.
+window and the running jobs. `diploee.simulation.run` takes its blocks into a run folder.
 
 It knows two times: `Scenario.step_ms`, at which all is computed, and `Scenario.resolution_ms`, at
 which it is written, the mean of its steps.

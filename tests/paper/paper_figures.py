@@ -10,8 +10,9 @@ from checks import Check, Section
 from paper_tables import DIFFUSION, LLAMA2
 from profile_shapes import STEPS_PER_S, diffusion_evaluations, duration_s, full_power_from
 
+from diploee.base import shipped_folder
 from diploee.importers import load_batches, load_power_curve
-from diploee.profiles import PowerProfile, ProfileLibrary, shipped_folder
+from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.library import COMMISSIONING
 from diploee.profiles.profile import PUBLISHED_NODE
 from diploee.scenario import JobStream

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from diploee.integrations.zeus import (
     TrainingWorkload,
     WorkloadSpec,
-    ZeusSpec,
     best_savings,
     simulate_sequence,
 )
 from diploee.integrations.zeus.optimizers import PruningRounds
 from diploee.integrations.zeus.simulator import Epoch, Simulation, run_once
 from diploee.integrations.zeus.workload import expected_cost_j, oracle_pair
+from diploee.scenario import ZeusSpec
 
 OPTIMIZERS = st.sampled_from(["zeus", "default", "oracle", "thompson"])
 LIMITS = st.sampled_from(["jit", "max", "oracle"])

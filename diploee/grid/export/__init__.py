@@ -7,19 +7,6 @@ reactive power, streamed and resampled by exact means, and which part of it) and
 stamps).
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from diploee.grid.export.base import ExportRequest as ExportRequest
-    from diploee.grid.export.base import Format as Format
-    from diploee.grid.export.base import Options as Options
-    from diploee.grid.export.base import Written as Written
-    from diploee.grid.export.registry import FORMATS as FORMATS
-    from diploee.grid.export.registry import export_run as export_run
-    from diploee.grid.export.series import Series as Series
-else:
-    from diploee.base.fronts import front
-
-    __all__, __getattr__, __dir__ = front(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

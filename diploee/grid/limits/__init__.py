@@ -4,26 +4,6 @@ A kind, registered with `LIMITS`, is a model of its keys in YAML that makes chec
 what a run shows; a `Check` turns the stream into comparable values.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from diploee.grid.limits.check import Amount as Amount
-    from diploee.grid.limits.check import Check as Check
-    from diploee.grid.limits.check import LimitSpec as LimitSpec
-    from diploee.grid.limits.check import NotAssessable as NotAssessable
-    from diploee.grid.limits.check import Shown as Shown
-    from diploee.grid.limits.check import check_of_run as check_of_run
-    from diploee.grid.limits.file import LIMITS as LIMITS
-    from diploee.grid.limits.file import Limits as Limits
-    from diploee.grid.limits.file import load_limits as load_limits
-    from diploee.grid.limits.mitigation import Mitigation as Mitigation
-    from diploee.grid.limits.mitigation import mitigate as mitigate
-    from diploee.grid.limits.report import LimitReport as LimitReport
-    from diploee.grid.limits.report import LimitResult as LimitResult
-    from diploee.grid.limits.report import check_limits as check_limits
-else:
-    from diploee.base.fronts import front
-
-    __all__, __getattr__, __dir__ = front(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,12 +1,5 @@
 """One way to draw: `charts` describe figures, `vega` specifies them for page and files."""
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from diploee.reports.drawing.pictures import Picture as Picture
-else:
-    from diploee.base.fronts import front
-
-    __all__, __getattr__, __dir__ = front(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

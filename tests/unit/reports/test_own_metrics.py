@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
+from diploee.base import Metric
 from diploee.base.columns import Column
 from diploee.facility.meters import EnergyMeter
-from diploee.metrics import MEASURES, Metric, RunMeasure
+from diploee.metrics import MEASURES, RunMeasure
 from diploee.reports.build import build_report
 from diploee.runs import Run
 from diploee.simulation.run import simulate

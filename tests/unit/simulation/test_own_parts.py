@@ -92,7 +92,10 @@ def test_hash_of_an_object_has_its_state() -> None:
 def test_hash_is_the_same_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "helping.py").write_text(HELPING)
     (tmp_path / "mine.py").write_text(SOURCE)
-    program = "import mine; from diploee.simulation.own_parts import code_sha256; print(code_sha256(mine.Policy))"
+    program = (
+        "import mine; from diploee.simulation.own_parts import code_sha256; "
+        "print(code_sha256(mine.Policy))"
+    )
     found = {
         subprocess.run(
             [sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True,

@@ -21,7 +21,8 @@ from diploee.sweeps import SweepResult, run_locally, run_sweep
 
 SOURCE = """
 from typing import Literal
-from diploee.metrics import MEASURES, Metric, RunMeasure
+from diploee.base import Metric
+from diploee.metrics import MEASURES, RunMeasure
 from diploee.scenario import SCHEDULERS, SchedulerSpec
 
 def order(view, job):

@@ -1,16 +1,5 @@
 """Replicas of served models: templates of power by batch size, and who chooses batch sizes."""
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from diploee.integrations.openg2g.replicas.control import Constraint as Constraint
-    from diploee.integrations.openg2g.replicas.control import ControlSetting as ControlSetting
-    from diploee.integrations.openg2g.replicas.control import ControlView as ControlView
-    from diploee.integrations.openg2g.replicas.control import ModelSetting as ModelSetting
-    from diploee.integrations.openg2g.replicas.control import Observed as Observed
-else:
-    from diploee.base.fronts import front
-
-    __all__, __getattr__, __dir__ = front(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -15,7 +15,6 @@ from diploee.base.files.places import shipped_folder
 from diploee.integrations.zeus import (
     TrainingTraces,
     TrainingWorkload,
-    ZeusSpec,
     chosen_workloads,
     read_groups,
     read_traces,
@@ -24,6 +23,7 @@ from diploee.integrations.zeus import (
 )
 from diploee.integrations.zeus.simulator import Epoch, EpochTable, run_once
 from diploee.integrations.zeus.workload import default_pair
+from diploee.scenario import ZeusSpec
 
 NAN, INF = float("nan"), float("inf")
 SEEDS = range(20)

@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from diploee.integrations.zeus import (
-    TrainingTraces,
-    TrainingWorkload,
-    WorkloadSpec,
-    ZeusSpec,
-    read_traces,
-)
+from diploee.integrations.zeus import TrainingTraces, TrainingWorkload, WorkloadSpec, read_traces
 from diploee.integrations.zeus.simulator import Simulation
+from diploee.scenario import ZeusSpec
 
 TRAIN_HEADER = "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch"
 POWER_HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"

@@ -1,0 +1,15 @@
+from .columns import Column as Column
+from .errors import DiploeeError as DiploeeError
+from .errors import InputError as InputError
+from .errors import LogFormatError as LogFormatError
+from .errors import OutputError as OutputError
+from .errors import OutputExistsError as OutputExistsError
+from .errors import PolicyError as PolicyError
+from .errors import ProfileError as ProfileError
+from .errors import ScenarioError as ScenarioError
+from .errors import StageError as StageError
+from .errors import WorkloadError as WorkloadError
+from .files.places import shipped as shipped
+from .files.places import shipped_folder as shipped_folder
+from .metric import Metric as Metric
+from .metric import find_metric as find_metric

@@ -1,0 +1,9 @@
+from .answer import Answer as Answer
+from .answer import ride_through as ride_through
+from .curves import CURVES as CURVES
+from .events import EVENTS as EVENTS
+from .events import Event as Event
+from .machine import Voltage as Voltage
+from .machine import respond as respond
+from .site import Site as Site
+from .site import SiteState as SiteState

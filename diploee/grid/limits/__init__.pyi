@@ -1,0 +1,14 @@
+from .check import Amount as Amount
+from .check import Check as Check
+from .check import LimitSpec as LimitSpec
+from .check import NotAssessable as NotAssessable
+from .check import Shown as Shown
+from .check import check_of_run as check_of_run
+from .file import LIMITS as LIMITS
+from .file import Limits as Limits
+from .file import load_limits as load_limits
+from .mitigation import Mitigation as Mitigation
+from .mitigation import mitigate as mitigate
+from .report import LimitReport as LimitReport
+from .report import LimitResult as LimitResult
+from .report import check_limits as check_limits

@@ -1,0 +1,12 @@
+from .simulator import simulate_groups as simulate_groups
+from .simulator import simulate_sequence as simulate_sequence
+from .traces import TrainingTraces as TrainingTraces
+from .traces import chosen_workloads as chosen_workloads
+from .traces import read_groups as read_groups
+from .traces import read_traces as read_traces
+from .workload import KNOWN_WORKLOADS as KNOWN_WORKLOADS
+from .workload import Saving as Saving
+from .workload import Savings as Savings
+from .workload import TrainingWorkload as TrainingWorkload
+from .workload import WorkloadSpec as WorkloadSpec
+from .workload import best_savings as best_savings

@@ -1,0 +1,3 @@
+from .blocks import PowerBlock as PowerBlock
+from .event_windows import EventWindow as EventWindow
+from .segments import Segments as Segments

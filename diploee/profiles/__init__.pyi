@@ -1,0 +1,12 @@
+from .check import LibraryCheck as LibraryCheck
+from .check import check_library as check_library
+from .flat import flat_profile as flat_profile
+from .iterations import loop_of_iterations as loop_of_iterations
+from .library import ProfileLibrary as ProfileLibrary
+from .meters import Meter as Meter
+from .meters import known_meter as known_meter
+from .profile import PowerProfile as PowerProfile
+from .profile import Provenance as Provenance
+from .store import add_profile as add_profile
+from .store import read_profile as read_profile
+from .store import write_profile as write_profile
