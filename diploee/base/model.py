@@ -11,8 +11,9 @@ import pkgutil
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
+from importlib.metadata import entry_points
 from inspect import isabstract
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
@@ -346,6 +347,16 @@ class OwnKind(Model):
         return getattr(import_module(module), name)(setting, **(self.model_extra or {}))
 
 
+KINDS, FORMATS, READERS = "diploee.kinds:", "diploee.formats", "diploee.readers"
+"""Groups of entry points: modules of kinds, registries of formats, readers of foreign files."""
+
+
+@cache
+def installed(group: str) -> dict[str, Any]:
+    """Return what installed distributions offer in a group of entry points, by name."""
+    return {point.name: point.load() for point in entry_points(group=group)}
+
+
 T = TypeVar("T", bound=Model)
 
 
@@ -353,7 +364,8 @@ class Kinds(Generic[T]):
     """The kinds that one key of the scenario may name.
 
     `what` they are is for messages; `home` is the module that declares them, or a package with
-    modules, such as ``diploee.facility``; `key` says which one, or is an attribute of its class.
+    modules, such as ``diploee.facility``, or else an entry point, ``diploee.kinds:<name>``, that
+    names the module; `key` says which one, or is an attribute of its class.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
@@ -362,8 +374,11 @@ class Kinds(Generic[T]):
 
     @cached_property
     def _own(self) -> dict[str, type[T]]:
-        home = import_module(self._home)
-        within = pkgutil.iter_modules(getattr(home, "__path__", ()), f"{self._home}.")
+        if self._home.startswith(KINDS):
+            home = installed(KINDS[:-1])[self._home.removeprefix(KINDS)]
+        else:
+            home = import_module(self._home)
+        within = pkgutil.iter_modules(getattr(home, "__path__", ()), f"{home.__name__}.")
         modules = [home, *(import_module(module.name) for module in within)]
         return {
             self._name_of(value): value
@@ -437,7 +452,7 @@ class Kinds(Generic[T]):
         try:
             return spec.model_validate(data)
         except ValidationError as error:
-            raise _with_keys(error, spec) from None
+            raise with_keys(error, spec) from None
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -464,7 +479,7 @@ class Kinds(Generic[T]):
         return {"anyOf": found}
 
 
-def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
+def with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
     """Return an error with the kind's keys, which the annotation of its place doesn't tell."""
     details: list[InitErrorDetails] = []
     for detail in error.errors(include_url=False):
@@ -532,13 +547,13 @@ class Registry(Mapping[str, F]):
 
 
 class NameIn:
-    """As metadata of an annotation of text: a name of a registry, whose module is opened for it."""
+    """As metadata of an annotation of text: a name of a registry among `FORMATS`."""
 
-    def __init__(self, home: str, registry: str) -> None:
-        self._home, self._registry = home, registry
+    def __init__(self, registry: str) -> None:
+        self._registry = registry
 
     def _names(self) -> Registry[Any]:
-        found: Registry[Any] = getattr(import_module(self._home), self._registry)
+        found: Registry[Any] = installed(FORMATS)[self._registry]
         return found
 
     def _check(self, name: str) -> str:

@@ -9,9 +9,8 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.base.annexes import annex
 from diploee.base.errors import StageError
-from diploee.base.model import default, optional
+from diploee.base.model import READERS, default, installed, optional
 from diploee.base.tables import Float64Array, Range
 from diploee.facility.base import Site
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
@@ -138,7 +137,7 @@ class CoolingTableSpec(CoolingSpec):
         """Return the table."""
         points = self.points
         if self.path is not None:
-            points = annex("read_cooling_points")(site.folder / self.path)
+            points = installed(READERS)["cooling_points"](site.folder / self.path)
         try:
             return _MeasuredPlant.of_points(self.temperature, points or ())
         except ValueError as error:

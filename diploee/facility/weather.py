@@ -17,11 +17,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.base.annexes import annex
 from diploee.base.clock import RunClock, fixed_zone, offsets_ms
 from diploee.base.errors import Brief, one_of
 from diploee.base.files.places import shipped_folder
-from diploee.base.model import Kind, Kinds, UtcOffset, default, optional
+from diploee.base.model import READERS, Kind, Kinds, UtcOffset, default, installed, optional
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
@@ -232,7 +231,7 @@ class WeatherFileSpec(WeatherSpec):
 
     def year(self, folder: Path, read: Read) -> WeatherYear:
         """Return the year of weather."""
-        return read(annex("read_weather"), folder / self.path)
+        return read(installed(READERS)["weather"], folder / self.path)
 
 
 WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")  # type: ignore[type-abstract]

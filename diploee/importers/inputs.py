@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from diploee.base.annexes import annex
 from diploee.base.clock import RunClock, whole_year
 from diploee.base.errors import InputError, LogFormatError, one_line
 from diploee.base.files import reason
@@ -22,6 +21,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import content_hash, input_files
 from diploee.scenario.log_replay import JobReplay, LogReading, RequestReplay
 from diploee.scenario.models import Scenario
+from diploee.scenario.plugged import load_spec
 from diploee.schedule.signals import Signal, fit_to_run
 
 T = TypeVar("T")
@@ -64,7 +64,9 @@ class InputReader:
                 with _of_replay(f"streams.{name}"):
                     logs[name] = self._log(jobs.replay, folder, n_gpus or None)
             if jobs.zeus is not None:
-                zeus[name] = annex("read_zeus_inputs")(name, jobs.zeus, folder, self._once)
+                from diploee.integrations.zeus.recurring_jobs import read_zeus_inputs
+
+                zeus[name] = read_zeus_inputs(name, jobs.zeus, folder, self._once)
         for name, requests in scenario.request_streams.items():
             for key, replay in requests.replays(name).items():
                 with _of_replay(f"request_streams.{key}"):
@@ -75,18 +77,29 @@ class InputReader:
             for name, spec in scenario.streams.items()
             if any(of.batch_inference is not None for of in spec.job_classes())
         }
+        curves, batches, replicas = {}, {}, {}
+        if scenario.request_streams:
+            from diploee.importers.serving.service_curves import load_curves
+
+            curves = load_curves(scenario.request_streams, traces, folder)
+        if batched:
+            from diploee.importers.serving.batches import load_batches
+
+            batches = load_batches(batched, folder)
+        if scenario.replica_streams:
+            replicas = load_spec("replica_streams").read(scenario.replica_streams, folder)
         return Inputs(
             profiles=library,
             logs=logs,
             zeus=zeus,
             traces=traces,
-            curves=_of(scenario.request_streams, "load_curves", traces, folder),
-            batches=_of(batched, "load_batches", folder),
+            curves=curves,
+            batches=batches,
             weather=self.weather(scenario, scenario.clock),
             weather_year=self.weather(scenario, whole_year(facility.zone)),
             signals=self._signals(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
-            replicas=_of(scenario.replica_streams, "load_replica_data", folder),
+            replicas=replicas,
         )
 
     def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
@@ -100,19 +113,22 @@ class InputReader:
         return found
 
     def _log(self, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None) -> JobLog:
-        log: JobLog = self._once(
-            annex("read_job_log"),
+        from diploee.importers.job_logs import read_job_log
+
+        return self._once(
+            read_job_log,
             readable(folder / replay.log, "replay.log"),
             log_format=replay.format,
             pool_gpus_per_node=pool_gpus_per_node,
             **{key: getattr(replay, key) for key in LogReading.model_fields},
         )
-        return log
 
     def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
+        from diploee.importers.request_traces import read_request_trace
+
         def read(step_ms: int) -> RequestTrace:
-            trace: RequestTrace = self._once(
-                annex("read_request_trace"),
+            return self._once(
+                read_request_trace,
                 readable(folder / replay.trace, "replay.trace"),
                 trace_format=replay.format,
                 step_s=step_ms / MS_PER_S,
@@ -120,7 +136,6 @@ class InputReader:
                 utc_offset=replay.utc_offset,
                 time_unit=replay.time_unit,
             )
-            return trace
 
         # Finer than the run's steps, whose edges are not those of the trace's.
         try:
@@ -140,10 +155,12 @@ class InputReader:
     def _signals(self, scenario: Scenario) -> dict[str, Signal]:
         if scenario.flexibility is None:
             return {}
+        from diploee.importers.signals import read_signal
+
         found: dict[str, Signal] = {}
         for name, spec in scenario.flexibility.signals.given().items():
             path = readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
-            signal = self._once(annex("read_signal"), path, name=name, spec=spec)
+            signal = self._once(read_signal, path, name=name, spec=spec)
             found[name] = fit_to_run(signal, path, scenario.clock)
         return found
 
@@ -156,11 +173,6 @@ def _of_replay(stream: str) -> Iterator[None]:
     except InputError as error:
         text = re.sub(r" \(--[^()]*\)", "", str(error))
         raise type(error)(f"{stream}.replay: {text}") from error
-
-
-def _of(specs: Mapping[str, Any], reader: str, *more: Any) -> Any:
-    """Read what some streams name; a reader is opened only where there are any."""
-    return annex(reader)(specs, *more) if specs else {}
 
 
 def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from diploee.base.annexes import annex
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError, one_line, shown
 from diploee.base.measures.series import Measure
 from diploee.base.metric import Metric, catalogue, find_metric
-from diploee.base.model import Registry
+from diploee.base.model import Registry, installed
 from diploee.facility.base import STAGES
 from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
@@ -34,6 +33,7 @@ from diploee.metrics.part_metrics import LAYOUT_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.voltage_change import VOLTAGE_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
+from diploee.scenario.plugged import LOADS
 
 TRANSIENT_METRICS = (
     Metric(
@@ -99,9 +99,10 @@ DECLARED = [
 
 
 def _declared() -> list[tuple[Metric, ...]]:
-    """Return what the core declares, with annexes behind the services, and added measures."""
+    """Return what the core declares, with other loads behind the services, and added measures."""
     behind = DECLARED.index(SERVICE_METRICS) + 1
-    return [*DECLARED[:behind], annex("REPLICA_METRICS"), *DECLARED[behind:], added_metrics()]
+    others = [spec.metrics for spec in installed(LOADS).values()]
+    return [*DECLARED[:behind], *others, *DECLARED[behind:], added_metrics()]
 
 
 def added_metrics() -> tuple[Metric, ...]:

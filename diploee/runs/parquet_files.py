@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.base.annexes import annex
 from diploee.base.clock import RunClock, instant_ms, zone_name
 from diploee.base.columns import Column, Columns, as_entries, catalogue, find_column
+from diploee.base.model import installed
 from diploee.base.plain_data import Record, parse_json
 from diploee.base.tables import (
     BoolArray,
@@ -43,6 +43,7 @@ from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.power.event_windows import BASIS, EventWindowSearch
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario.models import Scenario
+from diploee.scenario.plugged import LOADS
 from diploee.schedule.context import JobTable
 from diploee.schedule.placement import HeldNodes
 from diploee.schedule.schedule import NEVER_MS, QUEUE_COLUMNS, Schedule
@@ -64,7 +65,7 @@ def declared_columns() -> Columns:
         LOAD_COLUMNS,
         BASELINE_COLUMNS,
         BEFORE_STORES,
-        annex("ALL_REPLICA_COLUMNS"),
+        *(spec.columns_of(None) for spec in installed(LOADS).values()),
     )
 
 

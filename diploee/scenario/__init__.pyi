@@ -39,13 +39,6 @@ from .recurring import BatchSizeOptimizer as BatchSizeOptimizer
 from .recurring import PowerLimitOptimizer as PowerLimitOptimizer
 from .recurring import RecurringTraining as RecurringTraining
 from .recurring import ZeusSpec as ZeusSpec
-from .replica_streams import BATCH_CONTROLLERS as BATCH_CONTROLLERS
-from .replica_streams import REPLICA_SIGNALS as REPLICA_SIGNALS
-from .replica_streams import BatchControllerSpec as BatchControllerSpec
-from .replica_streams import ReplicaModel as ReplicaModel
-from .replica_streams import ReplicaRamp as ReplicaRamp
-from .replica_streams import ReplicaSignalSpec as ReplicaSignalSpec
-from .replica_streams import ReplicaStream as ReplicaStream
 from .ride_through import RideThrough as RideThrough
 from .serving import Fluctuation as Fluctuation
 from .serving import LatencyCap as LatencyCap

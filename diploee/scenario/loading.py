@@ -334,7 +334,7 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
     for name, requests in scenario.request_streams.items():
         names.update(replay.trace for replay in requests.replays(name).values())
     for replicas in scenario.replica_streams.values():
-        names.update(model.data for model in replicas.models.values())
+        names.update(replicas.files)
     if scenario.flexibility is not None:
         names.update(signal.file for signal in scenario.flexibility.signals.given().values())
     return tuple(sorted(name for name in names if name is not None))

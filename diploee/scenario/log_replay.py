@@ -40,7 +40,7 @@ JobColumn = Literal[
 ]
 """Meanings of the columns of a plain table of jobs."""
 
-LogFormatName = Annotated[str, NameIn("diploee.importers.job_logs", "JOB_LOG_FORMATS")]
+LogFormatName = Annotated[str, NameIn("job_logs")]
 LARGEST_GPUS_PER_NODE = 1_000_000
 
 GpusPerNode = Annotated[int, Field(ge=1, le=LARGEST_GPUS_PER_NODE)]
@@ -222,7 +222,7 @@ class JobReplay(LogReading, _LogFile):
         return self
 
 
-TraceFormatName = Annotated[str, NameIn("diploee.importers.request_traces", "TRACE_FORMATS")]
+TraceFormatName = Annotated[str, NameIn("request_traces")]
 
 RateFactor = Annotated[float, Field(gt=0, le=1e9)]
 

@@ -41,8 +41,8 @@ from diploee.facility.weather import WEATHER, WeatherSpec
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.layout import Layout
+from diploee.scenario.plugged import LoadSpec, StreamOf
 from diploee.scenario.pools import NodeType, Pool, StandingNodes
-from diploee.scenario.replica_streams import ReplicaStream
 from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream
 from diploee.scenario.times import Duration, Moment, ResolutionMs, end_of, is_calendar_span
@@ -285,7 +285,9 @@ class Scenario(Model):
     request_streams: dict[Name, RequestStream] = Field(
         default_factory=dict, description="Streams of inference requests by name."
     )
-    replica_streams: dict[Name, ReplicaStream] = Field(
+    replica_streams: dict[
+        Name, Annotated[SerializeAsAny[LoadSpec], StreamOf("replica_streams")]
+    ] = Field(
         default_factory=dict,
         description="Replicas of served models at batch sizes that a controller chooses, by name.",
         exclude_if=lambda value: not value,

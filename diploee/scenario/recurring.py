@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
-from diploee.base.model import Kinds, Model, Share, StatefulKind, default, unset
+from diploee.base.model import KINDS, Kinds, Model, Share, StatefulKind, default, unset
 
 
 class BatchSizeOptimizer(StatefulKind):
@@ -42,10 +42,13 @@ class PowerLimitOptimizer(StatefulKind):
         """Learn what an epoch costs [J] at a limit [W], from a profile or a recurrence."""
 
 
-_HOME = "diploee.integrations.zeus.optimizers"
-BATCH_SIZE_OPTIMIZERS = Kinds("batch size optimizer", BatchSizeOptimizer, _HOME)
+BATCH_SIZE_OPTIMIZERS = Kinds(
+    "batch size optimizer", BatchSizeOptimizer, KINDS + "batch_size_optimizers"
+)
 """Optimizers of batch sizes by name: those of the package, and those registered from outside."""
-POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitOptimizer, _HOME)
+POWER_LIMIT_OPTIMIZERS = Kinds(
+    "power limit optimizer", PowerLimitOptimizer, KINDS + "power_limit_optimizers"
+)
 """Optimizers of power limits, likewise."""
 
 

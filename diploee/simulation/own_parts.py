@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.annexes import annex
-from diploee.base.model import Model, OwnKind, parts_of
+from diploee.base.model import FORMATS, Model, OwnKind, installed, parts_of
 from diploee.facility.base import StageSpec, is_outside
 from diploee.grid.limits.check import LimitSpec
 from diploee.loads.inputs import Inputs
@@ -94,10 +93,10 @@ def _outside(
                 next((k for base, k in _KINDS.items() if isinstance(model, base)), key),
                 type(model),
             )
-    formats = [("JOB_LOG_FORMATS", log.log_format) for log in inputs.logs.values()]
-    formats += [("TRACE_FORMATS", trace.trace_format) for trace in inputs.traces.values()]
+    formats = [("job_logs", log.log_format) for log in inputs.logs.values()]
+    formats += [("request_traces", trace.trace_format) for trace in inputs.traces.values()]
     for registry, name in formats:
-        known = annex(registry).get(name)
+        known = installed(FORMATS)[registry].get(name)
         if known is not None and is_outside(known.read):
             yield "format", known.read
     yield from (("measure", measure.open) for measure in MEASURES.values())

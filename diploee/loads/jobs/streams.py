@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diploee.base.annexes import annex
 from diploee.base.errors import LogFormatError, ProfileError, WorkloadError
+from diploee.base.model import installed
 from diploee.base.tables import concat
 from diploee.loads.jobs.drawn import DrawnJobs
 from diploee.loads.jobs.lowering import Pieces
@@ -29,6 +29,9 @@ from diploee.schedule.context import JobTable
 
 if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs
+
+JOB_SOURCES = "diploee.job_sources"
+"""Group of entry points: sources of jobs by the key of a stream that has their settings."""
 
 
 class JobStreams:
@@ -137,6 +140,8 @@ def _source(
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:
-        recurring: JobSource = annex("RecurringJobs")(spec, frame, builder, inputs.zeus[frame.name])
-        return recurring
+        found: JobSource = installed(JOB_SOURCES)["zeus"](
+            spec, frame, builder, inputs.zeus[frame.name]
+        )
+        return found
     return DrawnJobs(spec, frame, builder, inputs.batches)

@@ -1,5 +1,12 @@
-from .control import Constraint as Constraint
-from .control import ControlSetting as ControlSetting
-from .control import ControlView as ControlView
-from .control import ModelSetting as ModelSetting
-from .control import Observed as Observed
+from .settings import BATCH_CONTROLLERS as BATCH_CONTROLLERS
+from .settings import REPLICA_SIGNALS as REPLICA_SIGNALS
+from .settings import BatchControllerSpec as BatchControllerSpec
+from .settings import ReplicaModel as ReplicaModel
+from .settings import ReplicaRamp as ReplicaRamp
+from .settings import ReplicaSignalSpec as ReplicaSignalSpec
+from .settings import ReplicaStream as ReplicaStream
+from .views import Constraint as Constraint
+from .views import ControlSetting as ControlSetting
+from .views import ControlView as ControlView
+from .views import ModelSetting as ModelSetting
+from .views import Observed as Observed

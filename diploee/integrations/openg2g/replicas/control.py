@@ -31,68 +31,26 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, model_validator
 
-from diploee.base.errors import Brief, InputError, one_of
+from diploee.base.errors import InputError, one_of
 from diploee.base.model import SCALES, Model, Name, OwnKind, default, uncertain, unset
 from diploee.base.units import S_PER_DAY, W_PER_MW
-from diploee.integrations.openg2g.serving import ServingFits
-from diploee.scenario.replica_streams import BatchControllerSpec, ReplicaSignalSpec
+from diploee.integrations.openg2g.replicas.settings import BatchControllerSpec, ReplicaSignalSpec
+from diploee.integrations.openg2g.replicas.views import (
+    Constraint,
+    ControlSetting,
+    ControlView,
+    ModelSetting,
+)
 
 Gain = Annotated[float, Field(gt=0, le=1e6)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
-
-
-@dataclass(frozen=True)
-class ModelSetting(Brief):
-    """Constants of a served model in a run."""
-
-    feasible: tuple[int, ...]  # batch sizes to choose from, increasing
-    batch_size: int  # the first one
-    itl_deadline_s: float | None  # highest mean inter-token latency [s]
-    fits: ServingFits  # power, latency and throughput of a replica against its batch size
-
-
-@dataclass(frozen=True)
-class ControlSetting(Brief):
-    """Setting of a controller."""
-
-    models: Mapping[str, ModelSetting]  # its models by name
-    interval_s: float  # time between decisions [s]
-
-
-@dataclass(frozen=True)
-class Constraint(Brief):
-    """One limit on the power of all replicas."""
-
-    name: str  # such as ``cap``
-    excess: float  # by how much it is violated, over a scale of its own, positive where it is [1]
-    per_w: float  # what a watt more adds to the excess [1/W]
-
-
-@dataclass(frozen=True)
-class Observed(Brief):
-    """A model over the last control interval."""
-
-    n_replicas: int  # replicas
-    batch_size: int  # requests in a batch
-    itl_s: float  # mean inter-token latency [s], or NaN
-
-
-@dataclass(frozen=True)
-class ControlView(Brief):
-    """Observations over the last control interval."""
-
-    time_s: float  # its end, at which the decision takes hold, since the start of the run [s]
-    models: Mapping[str, Observed]  # by name
-    power_w: float  # mean power of all replicas [W]
-    constraints: tuple[Constraint, ...]  # limits of the signal at that power, always the same ones
 
 
 class _Served:

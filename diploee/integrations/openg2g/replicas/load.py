@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,7 +35,9 @@ from diploee.integrations.openg2g.compiled import (
     LogisticModelStore,
     ModelData,
 )
-from diploee.integrations.openg2g.replicas.control import (
+from diploee.integrations.openg2g.replicas.catalogue import OF_STREAM, SIGNAL_COLUMNS
+from diploee.integrations.openg2g.replicas.settings import ReplicaModel, ReplicaStream
+from diploee.integrations.openg2g.replicas.views import (
     Constraint,
     ControlSetting,
     ControlView,
@@ -44,14 +46,12 @@ from diploee.integrations.openg2g.replicas.control import (
 )
 from diploee.integrations.openg2g.serving import ServingFits
 from diploee.integrations.openg2g.sources import OpenG2GSource
-from diploee.integrations.replica_catalogue import OF_STREAM, SIGNAL_COLUMNS, replica_columns_of
 from diploee.loads.inputs import Inputs
 from diploee.loads.services.banks import Bank, BankLoad
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy
 from diploee.scenario.models import Facility, Scenario
-from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream
 
 SOURCE = "ML.ENERGY leaderboard: Llama-3.1-70B-Instruct on 4 x H100, lm-arena-chat"
 LICENCE = "Apache-2.0 (leaderboard); this synthesis BSD-3-Clause"
@@ -326,13 +326,16 @@ class ReplicasLoad(BankLoad):
     """The replicas of all streams, replayed for the whole run when they are opened."""
 
     def __init__(self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary) -> None:
-        specs, facility = scenario.replica_streams, scenario.facility
+        specs, facility = (
+            cast("dict[str, ReplicaStream]", scenario.replica_streams),
+            scenario.facility,
+        )
         clock, seed, data = scenario.clock, scenario.seed, inputs.replicas
         self.plans = [
             ReplicaPlan(name, spec, facility, clock, seed, data) for name, spec in specs.items()
         ]
         super().__init__(*_banks(self.plans, facility, library))
-        self.columns = replica_columns_of(specs)
+        self.columns = ReplicaStream.columns_of(specs)
 
     def values(self, block: Block) -> Values:
         """Return replicas, batch sizes, latency and signals of each stream: means over steps.

@@ -8,12 +8,11 @@ import scipy
 from benchmark_builders import ITL, POWER, SIZES, tiny_fits
 
 from diploee.integrations.openg2g import LogisticModel
-from diploee.integrations.openg2g.replicas.control import (
-    CapSpec,
+from diploee.integrations.openg2g.replicas.control import CapSpec, FeedbackSpec
+from diploee.integrations.openg2g.replicas.views import (
     Constraint,
     ControlSetting,
     ControlView,
-    FeedbackSpec,
     ModelSetting,
     Observed,
 )

@@ -15,9 +15,9 @@ from diploee.base.errors import InputError, ScenarioError
 from diploee.importers.inputs import load_inputs
 from diploee.integrations.openg2g import ITLMixtureModel
 from diploee.integrations.openg2g.replicas.load import ReplicasLoad, find_data, replicas_at
+from diploee.integrations.openg2g.replicas.settings import ReplicaModel
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.scenario import load_scenario, scenario_from_dict
-from diploee.scenario.replica_streams import ReplicaModel
 from diploee.simulation.run import simulate
 
 SIZES, PERIOD = (8, 64), 50

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from diploee.base.columns import Column, Columns
 from diploee.base.metric import Metric
-from diploee.scenario.replica_streams import ReplicaStream
 
 REPLICA_COLUMNS = (
     Column("n_replicas", "replicas", "service", "mean", None, "replicas that run"),
@@ -21,12 +20,6 @@ SIGNAL_COLUMNS = {
     "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),)
 }
 """Columns that each replica stream with a signal adds."""
-
-ALL_REPLICA_COLUMNS: Columns = (
-    *REPLICA_COLUMNS,
-    *(column for of_signal in SIGNAL_COLUMNS.values() for column in of_signal),
-)
-"""Columns that any stream of replicas may add."""
 
 OF_MODEL = (
     Metric("mean_replicas", "replicas", "mean replicas", "{:,.1f}", view="table"),
@@ -69,7 +62,7 @@ REPLICA_METRICS = tuple(
 )
 
 
-def replica_columns_of(specs: Mapping[str, ReplicaStream]) -> Columns:
-    """Return the columns that streams of replicas add."""
-    kinds = {spec.signal.kind for spec in specs.values() if spec.signal is not None}
-    return (*REPLICA_COLUMNS, *(c for kind in kinds for c in SIGNAL_COLUMNS.get(kind, ())))
+def replica_columns(signals: Iterable[str]) -> Columns:
+    """Return the columns that streams of replicas add, with those of some kinds of signals."""
+    of_signals = (c for kind in dict.fromkeys(signals) for c in SIGNAL_COLUMNS.get(kind, ()))
+    return (*REPLICA_COLUMNS, *of_signals)

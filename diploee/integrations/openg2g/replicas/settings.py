@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     Field,
@@ -16,11 +17,16 @@ from pydantic import (
     model_validator,
 )
 
+from diploee.base.columns import Columns
 from diploee.base.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
 from diploee.base.units import whole_ms
-
-if TYPE_CHECKING:
-    from diploee.integrations.openg2g.replicas.control import Constraint, ControlView
+from diploee.integrations.openg2g.replicas.catalogue import (
+    REPLICA_METRICS,
+    SIGNAL_COLUMNS,
+    replica_columns,
+)
+from diploee.integrations.openg2g.replicas.views import Constraint, ControlView
+from diploee.scenario.plugged import LoadSpec
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
@@ -105,10 +111,11 @@ class ReplicaModel(Model):
         return self
 
 
-class ReplicaStream(Model):
+class ReplicaStream(LoadSpec):
     """Replicas of served models on the nodes of one pool, and who chooses their batch sizes."""
 
-    pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
+    metrics: ClassVar = REPLICA_METRICS
+
     models: dict[Name, ReplicaModel] = Field(min_length=1, description="Served models by name.")
     controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = default(
         "fixed",
@@ -168,3 +175,29 @@ class ReplicaStream(Model):
     def control_ms(self) -> int:
         """Time between two decisions [ms]."""
         return whole_ms(self.control_interval_s)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The data of the models."""
+        return tuple(model.data for model in self.models.values())
+
+    @classmethod
+    def columns_of(cls, specs: Mapping[str, Any] | None) -> Columns:
+        """Return the columns that streams of replicas add; without any, all that they may."""
+        if specs is None:
+            return replica_columns(SIGNAL_COLUMNS)
+        return replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)
+
+    @classmethod
+    def read(cls, specs: Mapping[str, Any], folder: Path) -> Any:
+        """Read the data of all models of all streams."""
+        from diploee.integrations.openg2g.replicas.load import load_replica_data
+
+        return load_replica_data(specs, folder)
+
+    @classmethod
+    def open_load(cls, scenario: Any, inputs: Any, library: Any) -> Any:
+        """Open the load of all streams."""
+        from diploee.integrations.openg2g.replicas.load import ReplicasLoad
+
+        return ReplicasLoad(scenario, inputs, library)
