@@ -25,7 +25,7 @@ from diploee.runs import Run
 from diploee.runs.folder import write_json
 from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Policy, Schedule
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.simulation.run import simulate
 

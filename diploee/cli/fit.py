@@ -13,7 +13,8 @@ from diploee.cli.options import Force, Fragment, Json, Profiles, as_option, give
 from diploee.fits.fragment import check_place
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.from_log import fit_from_log
-from diploee.fits.jobs.summary import fit_as_dict, fit_lines
+from diploee.fits.jobs.job_log_fit import fit_lines
+from diploee.fits.jobs.summary import fit_as_dict
 from diploee.importers.job_logs import JOB_LOG_FORMATS
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.log_replay import LogReading

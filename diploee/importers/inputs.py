@@ -10,10 +10,10 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from diploee.base.clock import RunClock, whole_year
-from diploee.base.errors import InputError, LogFormatError, one_line
-from diploee.base.files import reason
+from diploee.base.errors import InputError, LogFormatError
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
+from diploee.importers.text.source import readable
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import LONGEST_STEP_MS, RequestTrace, trace_step_ms
@@ -21,7 +21,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import content_hash, input_files
 from diploee.scenario.log_replay import JobReplay, LogReading, RequestReplay
 from diploee.scenario.models import Scenario
-from diploee.scenario.plugged import load_spec
+from diploee.scenario.plugged import load_kind
 from diploee.schedule.signals import Signal, fit_to_run
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class InputReader:
 
             batches = load_batches(batched, folder)
         if scenario.replica_streams:
-            replicas = load_spec("replica_streams").read(scenario.replica_streams, folder)
+            replicas = load_kind("replica_streams").read(scenario.replica_streams, folder)
         return Inputs(
             profiles=library,
             logs=logs,
@@ -184,15 +184,3 @@ def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:
             yield None
         else:
             yield stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-
-
-def readable(path: Path, key: str) -> Path:
-    """Return a path that stands there; raises `LogFormatError` with the key that names it."""
-    try:
-        path.stat()
-    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise LogFormatError(
-            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the scenario file"
-        ) from error
-    return path

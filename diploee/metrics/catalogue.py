@@ -101,7 +101,7 @@ DECLARED = [
 def _declared() -> list[tuple[Metric, ...]]:
     """Return what the core declares, with other loads behind the services, and added measures."""
     behind = DECLARED.index(SERVICE_METRICS) + 1
-    others = [spec.metrics for spec in installed(LOADS).values()]
+    others = [kind.metrics for kind in installed(LOADS).values()]
     return [*DECLARED[:behind], *others, *DECLARED[behind:], added_metrics()]
 
 

@@ -16,7 +16,7 @@ from diploee.base.metric import Metric
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S
 from diploee.scenario.flexibility import Event, JobFlexibility
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import (
     CHECKPOINT,
     KINDS,
@@ -27,7 +27,7 @@ from diploee.schedule.runs import (
     Runs,
     runs_of,
 )
-from diploee.schedule.schedule import NEVER_MS, Schedule
+from diploee.schedule.started import NEVER_MS, Schedule
 
 MOST_DRAWN = 24
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H

@@ -44,9 +44,10 @@ from diploee.power.event_windows import BASIS, EventWindowSearch
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import LOADS
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.placement import HeldNodes
-from diploee.schedule.schedule import NEVER_MS, QUEUE_COLUMNS, Schedule
+from diploee.schedule.schedule import QUEUE_COLUMNS
+from diploee.schedule.started import NEVER_MS, Schedule
 
 FACILITY_FILE = "facility.parquet"
 ZOOMS_FOLDER = "zooms"
@@ -65,7 +66,7 @@ def declared_columns() -> Columns:
         LOAD_COLUMNS,
         BASELINE_COLUMNS,
         BEFORE_STORES,
-        *(spec.columns_of(None) for spec in installed(LOADS).values()),
+        *(kind.columns_of(None) for kind in installed(LOADS).values()),
     )
 
 

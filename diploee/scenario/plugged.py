@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -15,16 +16,13 @@ from diploee.base.metric import Metric
 from diploee.base.model import Model, installed, with_keys
 
 LOADS = "diploee.loads"
-"""Group of entry points: the settings of loads, by the key of a scenario that has their streams."""
+"""Group of entry points: kinds of loads, by the key of a scenario that has their streams."""
 
 
 class LoadSpec(Model):
     """Settings of a stream of a load that an entry point names."""
 
     pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
-
-    metrics: ClassVar[tuple[Metric, ...]] = ()
-    """Metrics of all streams of the kind."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -36,25 +34,22 @@ class LoadSpec(Model):
         """Step of the stream's power, which divides the resolution [ms]."""
         raise NotImplementedError
 
-    @classmethod
-    def columns_of(cls, specs: Mapping[str, Any] | None) -> Columns:
-        """Return the columns that streams add to the series; without any, all that they may."""
-        raise NotImplementedError
 
-    @classmethod
-    def read(cls, specs: Mapping[str, Any], folder: Path) -> Any:
-        """Read the files of streams, relative to a folder."""
-        raise NotImplementedError
+@dataclass(frozen=True)
+class LoadKind:
+    """A kind of load that an entry point names."""
 
-    @classmethod
-    def open_load(cls, scenario: Any, inputs: Any, library: Any) -> Any:
-        """Open the load of all streams, as `diploee.loads.base.OpenLoad` says."""
-        raise NotImplementedError
+    spec: type[LoadSpec]  # settings of a stream
+    metrics: tuple[Metric, ...]  # metrics of all streams
+    # Columns that streams add to the series; without any, all that they may
+    columns_of: Callable[[Mapping[str, Any] | None], Columns]
+    read: Callable[[Mapping[str, Any], Path], Any]  # reads their files, relative to a folder
+    open: Callable[..., Any]  # opens the load, as `diploee.loads.base.OpenLoad` says
 
 
-def load_spec(key: str) -> type[LoadSpec]:
-    """Return the settings of the load whose streams stand under a key of a scenario."""
-    found: type[LoadSpec] = installed(LOADS)[key]
+def load_kind(key: str) -> LoadKind:
+    """Return the kind of load whose streams stand under a key of a scenario."""
+    found: LoadKind = installed(LOADS)[key]
     return found
 
 
@@ -65,7 +60,7 @@ class StreamOf:
         self._key = key
 
     def _read(self, value: Any) -> Any:
-        spec = load_spec(self._key)
+        spec = load_kind(self._key).spec
         if isinstance(value, spec):
             return value
         try:
@@ -83,4 +78,4 @@ class StreamOf:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Return the JSON Schema of a stream."""
-        return handler(load_spec(self._key).__pydantic_core_schema__)
+        return handler(load_kind(self._key).spec.__pydantic_core_schema__)

@@ -5,7 +5,7 @@ from .actions import Resume as Resume
 from .actions import SetLevel as SetLevel
 from .actions import Start as Start
 from .context import Controller as Controller
-from .context import JobTable as JobTable
+from .job_table import JobTable as JobTable
 from .policies.conservative import ConservativeBackfill as ConservativeBackfill
 from .policies.easy import EasyBackfill as EasyBackfill
 from .policies.easy import ShortestJobFirst as ShortestJobFirst
@@ -20,4 +20,4 @@ from .policy import Policy as Policy
 from .policy import has_twin as has_twin
 from .runs import ActedSchedule as ActedSchedule
 from .runs import Runs as Runs
-from .schedule import Schedule as Schedule
+from .started import Schedule as Schedule

@@ -19,9 +19,9 @@ import simpy
 from diploee.base.errors import one_of, shown
 from diploee.base.tables import Int64Array, concat
 from diploee.scenario.pools import StandingNodes
-from diploee.schedule.acting_views import ActingJob, ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
-from diploee.schedule.context import DRAW_MS, Context, JobTable, PowerBasis
+from diploee.schedule.context import ActingJob, ActingPool, Context, FacilityScope, FacilityView
+from diploee.schedule.job_table import DRAW_MS, JobTable, PowerBasis
 from diploee.schedule.policy import (
     EXACT,
     actions_read,
@@ -32,8 +32,8 @@ from diploee.schedule.policy import (
     wake_ms,
 )
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN, ActedSchedule, Runs
-from diploee.schedule.schedule import NEVER_MS, check_widths
 from diploee.schedule.simpy_loop import SimpyLoop
+from diploee.schedule.started import NEVER_MS, check_widths
 
 SIZE_EXPONENT = 0.9
 """A job on a share x of its nodes works at the rate x^0.9.

@@ -28,7 +28,7 @@ from diploee.schedule.compiled_plan import (
     sift_down,
     sift_up,
 )
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import EXACT, estimated_ms
 
 N_RUNNING, FREE_NODES, N_EXPECTED = range(3)

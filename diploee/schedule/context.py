@@ -1,77 +1,302 @@
-"""Inputs of a schedule: its jobs, and what acting policies know beyond their queue.
+"""`Context` and views: what acting policies and a controller know beyond their queue.
 
-That is power, caps, signals, events, and who is flexible: all known ahead or up to now; nothing of
-it tells a job's true run time.
+A policy sees its own pool with its queue, and power, signals and events of the facility; the
+controller sees all pools. All of it is known ahead or up to now: nothing tells a job's true run
+time.
 """
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-import numpy as np
+from typing import Any, Protocol
 
 from diploee.base.clock import WallClock
-from diploee.base.tables import (
-    Float32Array,
-    Float64Array,
-    Int16Array,
-    Int32Array,
-    Int64Array,
-    Table,
-    column,
-)
-from diploee.base.units import MS_PER_DAY, MS_PER_MIN
-from diploee.profiles.derived import CapLevels, WorkKind, capped_power_w, cpu_power_w
-from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.playing import phases
+from diploee.profiles.derived import CapLevels
 from diploee.scenario.flexibility import Event
-from diploee.scenario.pools import NodeType
 from diploee.schedule.actions import Action
-
-if TYPE_CHECKING:
-    from diploee.schedule.acting_views import FacilityView
-
-DRAW_MS = MS_PER_DAY // 4
-"""Span that is drawn at once, counted from the start of the run: however long the windows of a run
-are, what is drawn for a span is the same. A gigawatt's jobs of six hours fill some 200 MB."""
+from diploee.schedule.job_table import BY_DEFAULT, JobFlexibility, JobPower, PowerBasis
+from diploee.schedule.policy import Viewed
+from diploee.schedule.runs import RUN
 
 
-@dataclass(frozen=True, eq=False)
-class JobTable(Table):
-    """Jobs in the order of their submission."""
+@dataclass(eq=False, slots=True)
+class ActingJob:
+    """A job that waits or holds nodes."""
 
-    job_id: Int64Array = column("int64")  # number of the job, from 0
-    # Submission, from the start of the run [ms]; non-decreasing
-    submit_ms: Int64Array = column("int64")
-    # Nodes that the job occupies; in a pool that allocates GPUs slots, `Facility.slots_per_node` of
-    # a node
-    n_nodes: Int32Array = column("int32")
-    # Time for which it occupies its nodes [ms], its start-up included
-    duration_ms: Int64Array = column("int64")
-    pool_id: Int16Array = column("int16")  # index of the pool in `Scenario.pool_names`
-    class_id: Int16Array = column("int16")  # index into `job_classes`
-    profile_id: Int32Array = column("int32")  # index into the profile library
-    # Time at idle power before the profile begins [ms]; 0 unless given
-    startup_ms: Int32Array = column("int32", default=0)
-    # Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless given
-    power_factor: Float64Array = column("float64", default=1)
-    # Number of a synchronous job among those of its stream, from 1; 0, unless given, plays its
-    # profile
-    synchronous_id: Int32Array = column("int32", default=0)
-    # Run time that its user asked for [ms]; 0 = not known
-    requested_ms: Int64Array = column("int64", default=0)
-    # Who submitted it, numbered within its stream from 1; 0 = not known
-    user_id: Int32Array = column("int32", default=0)
-    # Priority of its class, 0-1; 0 unless given
-    priority: Float32Array = column("float32", default=0)
+    number: int
+    flexible: JobFlexibility
+    submit_ms: int
+    asked: int
+    duration_ms: int
+    estimate_ms: int
+    class_id: int
+    profile_id: int
+    power_factor: float
+    user_id: int
+    priority: float
+    held: int = 0  # nodes taken from the pool; `nodes` are those in use
+    nodes: int = 0
+    kind: int = RUN
+    level: int = 0
+    rate: float = 1.0
+    work_ms: int = 0  # at `since_ms`; `saved_ms` in the last checkpoint
+    saved_ms: int = 0
+    since_ms: int = 0
+    told_ms: int = 0
+    end_ms: int = 0
+    turn: int = 0  # an event of another turn is out of date
+    resized: int = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
+    used: int = 0
+    power_mw: int = 0
+    held_w: float = 0.0
+    others_uw: dict[PowerBasis, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.nodes = self.asked
+
+    def work_at(self, time_ms: int) -> int:
+        """Return the work done by a time of the present stretch [ms]."""
+        if self.kind != RUN:
+            return self.work_ms
+        if time_ms >= self.end_ms:
+            return self.duration_ms
+        passed_ms = time_ms - self.since_ms
+        done_ms = passed_ms if self.rate == 1 else int(passed_ms * self.rate)
+        return min(self.work_ms + done_ms, self.duration_ms)
+
+    def saved_at(self, time_ms: int) -> int:
+        """Return the work in its last checkpoint by a time [ms]."""
+        every_ms = self.flexible.checkpoint_every_ms
+        return max(self.saved_ms, self.work_at(time_ms) // every_ms * every_ms)
 
 
-PowerBasis = Literal["mean", "p95_60s", "rated"]
-"""Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""
+class Engine(Protocol):
+    """The engine behind the views."""
+
+    context: Context
+    jobs: dict[int, ActingJob]
+    pools: dict[str, ActingPool]
+    scope: FacilityScope
+    signals: dict[str, Any]
+
+    @property
+    def now_ms(self) -> int:
+        """Time since the start of the run [ms]."""
+        ...
+
+    def rate(self, job: ActingJob, level: int, n_nodes: int | None = None) -> float:
+        """Return the rate of a job's work."""
+        ...
+
+    def power_w(
+        self, job: ActingJob, basis: PowerBasis = "mean", level: int | None = None
+    ) -> float:
+        """Return the power of a job [W]."""
+        ...
+
+    def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
+        """Ask a pool's policy, or the controller, at a time [ms]."""
+        ...
+
+    def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
+        """Count a job's power by a basis besides the mean."""
+        ...
+
+
+class _Sight(Viewed):
+    """The view that all share: time, services, signals and events."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def now_ms(self) -> int:
+        """Time since the start of the run [ms], negative in its warm-up."""
+        return self._engine.now_ms
+
+    @property
+    def clock(self) -> WallClock:
+        """Local time of the site: ``clock.at(now_ms)`` is the time there."""
+        return self._engine.context.clock
+
+    def service_power_w(self, time_ms: int) -> float:
+        """Return the planned power of services beyond the idle power of their nodes [W]."""
+        return self._engine.context.service_power_w(time_ms)
+
+    @property
+    def signals(self) -> Mapping[str, Any]:
+        """Outside signals by name."""
+        return self._engine.signals
+
+    @property
+    def events_known(self) -> Sequence[Event]:
+        """Events issued by now."""
+        now_ms = self.now_ms
+        return [event for event in self._engine.context.events if event.issued_ms <= now_ms]
+
+
+class FacilityScope(_Sight):
+    """The whole facility in the view of a pool's policy: power, signals, events; no queues."""
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of all devices as they are now [W]: jobs, services, idle nodes."""
+        pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
+        return pools_w + self.service_power_w(self.now_ms)
+
+    @property
+    def idle_power_w(self) -> float:
+        """Power of all nodes that stand without a job or service [W]."""
+        return sum(pool.n_nodes * pool.idle_w for pool in self._engine.pools.values())
+
+    def job_power_w(self, basis: PowerBasis = "mean") -> float:
+        """Return the power of all jobs that hold nodes, and of idle nodes [W]."""
+        return sum(pool.jobs_power_w(basis) for pool in self._engine.pools.values())
+
+
+class FacilityView(FacilityScope):
+    """View of a controller: all pools, with their queues."""
+
+    @property
+    def pools(self) -> Mapping[str, ActingPool]:
+        """The pools by name."""
+        return self._engine.pools
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for another decision at a time [ms], after now."""
+        self._engine.wake_at(time_ms, None)
+
+
+class ActingPool(_Sight):
+    """One pool with its queue, as its policy sees it. Jobs are numbered over all pools."""
+
+    def __init__(self, engine: Engine, name: str, n_nodes: int, policy: Any) -> None:
+        super().__init__(engine)
+        self.name, self.policy = name, policy
+        self.n_nodes = self.free_nodes = n_nodes
+        self.waiting: deque[int] = deque()
+        self.queue = self.waiting
+        """Waiting jobs that the controller does not hold, in the order of submission."""
+        self.stirred = 0
+        """How often a job has left `waiting`, or come back; all else is added at its end."""
+        self.running: dict[int, int] = {}
+        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""
+        self._ends: list[tuple[int, int]] | None = None
+        self.others_uw: dict[PowerBasis, int] = {}
+        self.suspended: dict[int, None] = {}
+        """Those of them that are suspended."""
+        self.stopping: dict[int, None] = {}
+        """Those of them that are being saved: nothing else can be done with them until then."""
+        self.job_n_nodes: dict[int, int] = {}
+        self.job_estimate_ms: dict[int, int] = {}
+        self.job_submit_ms: dict[int, int] = {}
+        self.job_user: dict[int, int] = {}
+        self.job_class: dict[int, int] = {}
+        self.job_profile_id: dict[int, int] = {}
+        self.job_level: dict[int, int] = {}
+        self.decides = hasattr(policy, "decide")
+        self.wants_idle = bool(getattr(policy, "wants_idle", False))
+        self.due = self.wants_idle
+        self.idle_w = 0.0
+        self.in_use, self.power_mw = 0, 0
+        self.last_busy_ms = engine.now_ms
+        self.wakes_ms: list[int] = []
+
+    @property
+    def facility(self) -> FacilityScope:
+        """Power, signals and events of the whole facility."""
+        return self._engine.scope
+
+    @property
+    def pool_power_w(self) -> float:
+        """Mean power of its jobs as they are now, and of its idle nodes [W]; without services."""
+        return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
+
+    def jobs_power_w(self, basis: PowerBasis = "mean") -> float:
+        """Return the same by another basis of the power of jobs that run [W]."""
+        if basis == "mean":
+            return self.pool_power_w
+        if basis not in self.others_uw:
+            self.others_uw[basis] = 0
+            for number in self.running:
+                self._engine.count_power(self._engine.jobs[number], self, basis)
+        return self.others_uw[basis] / 1e6 + (self.n_nodes - self.in_use) * self.idle_w
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """When jobs that hold nodes are expected to end [ms], in order, each with its job."""
+        if self._ends is None:
+            self._ends = sorted((end_ms, number) for number, end_ms in self.running.items())
+        return self._ends
+
+    def _expect(self, number: int, end_ms: int | None) -> None:
+        """Set when a job that holds nodes is expected to end [ms]; None once it holds none."""
+        before_ms = self.running.get(number)
+        if self._ends is not None and before_ms is not None:
+            del self._ends[bisect_left(self._ends, (before_ms, number))]
+        if end_ms is None:
+            del self.running[number]
+            return
+        self.running[number] = end_ms
+        if self._ends is not None:
+            insort(self._ends, (end_ms, number))
+
+    @property
+    def n_levels(self) -> int:
+        """Number of cap levels; 0 is none."""
+        return len(self._engine.context.levels)
+
+    def expected_end_ms(self, job: int) -> int:
+        """Return when a job that holds nodes is expected to end [ms], after now."""
+        return max(self.running[job], self.now_ms + 1)
+
+    def works(self, job: int) -> bool:
+        """Return whether a job that holds nodes works now: not suspended, saved or restarting."""
+        return self._engine.jobs[job].kind == RUN
+
+    def work_ms(self, job: int) -> int:
+        """Return the work that a job has done by now [ms of an uncapped run]."""
+        return self._engine.jobs[job].work_at(self.now_ms)
+
+    def saved_ms(self, job: int) -> int:
+        """Return the work that a job would keep if it were killed now [ms]."""
+        return self._engine.jobs[job].saved_at(self.now_ms)
+
+    def flexibility(self, job: int) -> JobFlexibility:
+        """Return how a job bends."""
+        return self._engine.jobs[job].flexible
+
+    def priority(self, job: int) -> float:
+        """Return the priority of a job's class."""
+        priority: float = self._engine.jobs[job].priority
+        return priority
+
+    def deadline_ms(self, job: int) -> int:
+        """Return when a job is due [ms], by its class: a date, or its estimate and some slack."""
+        of = self._engine.jobs[job]
+        flexible = of.flexible
+        if flexible.deadline_ms is not None:
+            return flexible.deadline_ms
+        if flexible.slack is None:
+            return sys.maxsize
+        return int(of.submit_ms + (1 + flexible.slack) * of.estimate_ms)
+
+    def speed(self, job: int, level: int, n_nodes: int | None = None) -> float:
+        """Return the rate of a job's work at a level and on a number of nodes."""
+        return self._engine.rate(self._engine.jobs[job], level, n_nodes)
+
+    def power_w(self, job: int, level: int = 0, basis: PowerBasis = "mean") -> float:
+        """Return the power of a job that runs at a level, on its nodes [W]."""
+        return self._engine.power_w(self._engine.jobs[job], basis, level)
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for another decision at a time [ms], after now."""
+        self._engine.wake_at(time_ms, self)
 
 
 class Controller(Protocol):
@@ -92,110 +317,6 @@ class Controller(Protocol):
     def settled(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
         """Return what else is to be done at an instant, after all have decided; mostly nothing."""
         ...
-
-
-@dataclass(frozen=True)
-class JobFlexibility:
-    """How the jobs of a class bend.
-
-    Notes
-    -----
-    Defaults of the times are those of the sheet "Flexibility", B3 [A]; the shares lie within the
-    0.1 to 0.3 of B3 and B5 [C]. ASSUMPTION: without a table any job may be run on fewer nodes [J].
-    """
-
-    # 0 to 3: mean loss of throughput that is tolerated, 0, 10, 25 or 50 % over the job
-    tier: int = 0
-    kind: WorkKind = "pre_training"  # whose measured caps the class follows
-    pausable: bool = True  # its jobs may be stopped or suspended
-    least_share: float = 0.0  # fewest nodes over those that a job asks for, which are the most
-    # work between two checkpoints [ms]; a killed job goes back to one
-    checkpoint_every_ms: int = 30 * MS_PER_MIN
-    stop_ms: int = 2 * MS_PER_MIN  # time of a checkpoint before a stop [ms]
-    restart_ms: int = 10 * MS_PER_MIN  # time of a start after a stop [ms]
-    stop_share: float = 0.25  # power meanwhile, over the job's mean power; idle power at least
-    restart_share: float = 0.2
-    slack: float | None = None  # due 1 + slack of its estimate after its submission; never if None
-    deadline_ms: int | None = None  # when all its jobs are due [ms], instead
-
-
-BY_DEFAULT = JobFlexibility()
-"""How jobs of a class without keys of its own bend."""
-
-
-class JobPower:
-    """Device power of jobs as it is known before they run.
-
-    A profile's mean and the 95th percentile of its one-minute means stand for all of its jobs, and
-    are scaled for a cap as the profile is.
-
-    Jobs of classes that are `filled` play the steady part of their profile in a loop, so that their
-    mean is that part's.
-    """
-
-    def __init__(
-        self, library: ProfileLibrary, nodes: Sequence[NodeType], filled: Sequence[bool] = ()
-    ) -> None:
-        self._library, self._nodes, self._filled = library, nodes, filled
-        self._found: dict[int, tuple[float, float, float]] = {}
-        self.of = cache(self._of)
-
-    def _of(
-        self,
-        class_id: int,
-        profile_id: int,
-        n_nodes: int,
-        power_factor: float,
-        cap: tuple[float, float],
-        basis: PowerBasis,
-    ) -> float:
-        """Return the power of a job [W]; `cap` as shares of the TDP and of the power without it."""
-        node, (limit, power) = self._nodes[class_id], cap
-        if basis == "rated":
-            gpus_w = node.n_gpus * node.gpu_tdp_w
-            return n_nodes * (node.rated_power_w - gpus_w * (1 - limit))
-        own_nodes = self._library.entries[profile_id].n_nodes
-        mean_w, steady_w, p95_w = self._of_profile(profile_id)
-        if class_id < len(self._filled) and self._filled[class_id]:
-            mean_w = steady_w
-        own_w = p95_w if basis == "p95_60s" else mean_w
-        capped_w = capped_power_w(np.array([own_w]), cpu_power_w(node) * own_nodes, power)
-        return float(capped_w[0]) * (n_nodes / own_nodes * power_factor)
-
-    def idle_w(self, class_id: int) -> float:
-        """Return the idle power of a node that a class runs on [W]."""
-        return self._nodes[class_id].idle_power_w
-
-    def _of_profile(self, profile_id: int) -> tuple[float, float, float]:
-        """Return the mean power, that of the steady part, and the P95 of minutes [W]."""
-        if profile_id not in self._found:
-            profile = self._library[profile_id]
-            power_w = profile.power_w.astype(np.float64)
-            size = min(max(1, MS_PER_MIN // profile.dt_ms), power_w.size)
-            minutes_w = power_w[: power_w.size // size * size].reshape(-1, size).mean(axis=1)
-            of = phases(profile)
-            steady_w = power_w[of.steady_ms // profile.dt_ms : of.ending_ms // profile.dt_ms]
-            p95_w = float(np.quantile(minutes_w, 0.95))
-            self._found[profile_id] = profile.mean_power_w, float(steady_w.mean()), p95_w
-        return self._found[profile_id]
-
-
-class Headroom:
-    """Power left between a limit and what is drawn, which starts and caps take from [W].
-
-    It is negative as long as more is drawn than the limit allows.
-    """
-
-    def __init__(self, allowed_w: float, drawn_w: float) -> None:
-        self.left_w = allowed_w - drawn_w
-
-    def holds(self, more_w: float) -> bool:
-        """Return whether as much more may be drawn."""
-        return more_w <= self.left_w
-
-    def take(self, more_w: float) -> None:
-        """Count what is drawn more; negative where it is less."""
-        self.left_w -= more_w
 
 
 RUN_TIME = WallClock(datetime(1970, 1, 1, tzinfo=UTC))

@@ -20,7 +20,7 @@ from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.scenario.flexibility import TOLERATED_LOSS, Event, EventTarget, FollowSignal
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
-from diploee.schedule.context import Headroom
+from diploee.schedule.job_table import Headroom
 from diploee.schedule.signals import Signal, quantile
 
 STEP_MS = MS_PER_MIN

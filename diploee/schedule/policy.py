@@ -25,7 +25,7 @@ from diploee.base.tables import Int64Array
 from diploee.scenario.pools import SchedulerSpec
 from diploee.scenario.times import SpanMs
 from diploee.schedule.actions import Action
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 
 
 class ClusterView(Protocol):

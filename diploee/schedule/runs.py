@@ -18,8 +18,8 @@ from diploee.base.tables import (
     column,
     concat,
 )
-from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import NEVER_MS, Schedule
+from diploee.schedule.job_table import JobTable
+from diploee.schedule.started import NEVER_MS, Schedule
 
 KINDS = ("run", "checkpoint", "restart", "paused")
 """Kinds of a stretch of a job, by `Runs.kind`; it holds its nodes in all of them."""

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 
 from diploee.base.clock import RunClock, WallClock
 from diploee.base.columns import Column
-from diploee.base.errors import Brief, PolicyError, WorkloadError, did_you_mean, one_of, shown
+from diploee.base.errors import PolicyError, WorkloadError, did_you_mean, one_of, shown
 from diploee.base.tables import BoolArray, Int64Array, concat
 from diploee.base.units import SLOTS_PER_GPU
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.models import Scenario
 from diploee.scenario.pools import Pool, StandingNodes
-from diploee.schedule.context import DRAW_MS, RUN_TIME, Context, JobTable
+from diploee.schedule.context import RUN_TIME, Context
+from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import Policy, asked, starts_read, twin_of
+from diploee.schedule.started import NEVER_MS, Schedule, check_widths
 
 Engine = Literal["simpy", "compiled"]
-
-NEVER_MS = int(np.iinfo(np.int64).min)
-"""Start and end of a job that does not start before the end of the run."""
 
 
 class PoolEngine(Protocol):
@@ -45,70 +43,6 @@ class PoolEngine(Protocol):
 QUEUE_COLUMNS = (
     Column("queued_jobs", "jobs", "facility", "instant", None, "jobs submitted and not started"),
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule(Brief):
-    """Jobs with their start times."""
-
-    jobs: JobTable  # of a run in the order of submission; or some of them, in any order
-    start_ms: Int64Array  # start of each job [ms]; `NEVER_MS` = never started before the horizon
-    horizon_ms: int  # end of the run [ms]
-    # End of each job [ms], or `NEVER_MS`; its run time after its start if absent
-    ended_ms: Int64Array | None = None
-
-    @cached_property
-    def started(self) -> BoolArray:
-        """Whether each job started, shape (n,)."""
-        started: BoolArray = self.start_ms != NEVER_MS
-        return started
-
-    @cached_property
-    def end_ms(self) -> Int64Array:
-        """Planned end of each job [ms], which may lie beyond the horizon; or `NEVER_MS`."""
-        if self.ended_ms is not None:
-            return self.ended_ms
-        return np.where(self.started, self.start_ms + self.jobs.duration_ms, NEVER_MS)
-
-    @property
-    def first(self) -> BoolArray:
-        """Which jobs started for the first time in the window, shape (n,)."""
-        return self.started
-
-    @cached_property
-    def wait_ms(self) -> Int64Array:
-        """Queue time of each job [ms]; -1 = never started."""
-        return np.where(self.started, self.start_ms - self.jobs.submit_ms, -1)
-
-    @cached_property
-    def node_ms(self) -> Int64Array:
-        """Node time of each job within the run [node ms]; 0 = never started."""
-        run_ms = np.minimum(self.end_ms, self.horizon_ms) - np.maximum(self.start_ms, 0)
-        return np.where(self.started, self.jobs.n_nodes * np.maximum(run_ms, 0), 0)
-
-    def mean_utilization(self, n_nodes: int) -> float:
-        """Return the mean node occupancy over the run, 0-1 (Eq. 1)."""
-        return int(self.node_ms.sum()) / (n_nodes * self.horizon_ms)
-
-    @property
-    def of_energy(self) -> Int64Array | slice:
-        """Job of each part with an energy: each job is one."""
-        return slice(None)
-
-    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Return start, end [ms], nodes and pool of each stretch of time in which a job ran."""
-        jobs = self.jobs
-        return (
-            self.start_ms,
-            self.end_ms,
-            jobs.n_nodes.astype(np.int64),
-            jobs.pool_id.astype(np.int64),
-        )
-
-    def take(self, rows: Int64Array | BoolArray | slice) -> Schedule:
-        """Return some of the jobs."""
-        ended_ms = None if self.ended_ms is None else self.ended_ms[rows]
-        return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms, ended_ms)
 
 
 class _PoolSchedule:
@@ -169,18 +103,6 @@ class _PoolSchedule:
                 f"{first_ms[at]}, when it is submitted or this call begins, or later, and before "
                 f"{until_ms} ms"
             )
-
-
-def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:
-    """Raise `WorkloadError` if a job is wider than its pool: it could never start."""
-    too_wide = np.flatnonzero(jobs.n_nodes > n_nodes)
-    if too_wide.size:
-        asked = int(jobs.n_nodes[too_wide[0]]) // slots_per_node
-        raise WorkloadError(
-            f"job {jobs.job_id[too_wide[0]]} needs {asked} nodes, the pool "
-            f"has {n_nodes // slots_per_node} "
-            f"({too_wide.size} such jobs); it could never start"
-        )
 
 
 class Cluster:

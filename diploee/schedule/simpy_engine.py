@@ -14,7 +14,8 @@ from diploee.base.clock import WallClock
 from diploee.base.tables import Int64Array, concat
 from diploee.base.units import SLOTS_PER_GPU
 from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
-from diploee.schedule.context import RUN_TIME, JobTable
+from diploee.schedule.context import RUN_TIME
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import EXACT, Policy, Viewed, asked, estimated_ms, jobs_read, wake_ms
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop

@@ -19,7 +19,7 @@ from diploee.loads.services.service_plan import ServicePlan
 from diploee.power.blocks import BLOCK_INTERVALS
 from diploee.runs.folder import expected_mb
 from diploee.scenario.models import Scenario
-from diploee.schedule.context import DRAW_MS
+from diploee.schedule.job_table import DRAW_MS
 from diploee.schedule.schedule import Engine
 
 START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = 1.7, 1.7, 0.25e-3, 2.3e-6

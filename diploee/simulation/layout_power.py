@@ -49,7 +49,7 @@ from diploee.runs.parquet_files import timestamps
 from diploee.scenario.layout import LEVELS, Layout, Level, parts_of
 from diploee.scenario.models import Facility
 from diploee.schedule.placement import GROUP, HeldNodes, PlacedPool, Stretches
-from diploee.schedule.schedule import Schedule
+from diploee.schedule.started import Schedule
 from diploee.simulation.pipeline import Line
 from diploee.simulation.site import flexible_controller
 

@@ -38,7 +38,7 @@ from diploee.power.blocks import PowerModel, Window, device_block, power_stream
 from diploee.power.segments import Segments
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.scenario.models import Scenario
-from diploee.scenario.plugged import load_spec
+from diploee.scenario.plugged import load_kind
 from diploee.schedule.context import Controller
 from diploee.schedule.policy import Policy
 from diploee.schedule.schedule import Engine
@@ -102,7 +102,7 @@ class Line:
             opened.append(services)
         n_own = len(opened)
         if scenario.replica_streams:
-            loads = (load_spec("replica_streams").open_load, *loads)
+            loads = (load_kind("replica_streams").open, *loads)
         opened += open_loads(loads, scenario, inputs, opened[-1].library, columns, own_blocks())
         further, banks = tuple(opened[n_own:]), [bank for load in opened for bank in load.banks]
         declared = {column.name for column in columns}

@@ -25,7 +25,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import NODE_AC_POWER, PowerProfile
 from diploee.scenario.loading import scenario_from_dict, with_value
 from diploee.scenario.models import Facility, Scenario
-from diploee.scenario.plugged import load_spec
+from diploee.scenario.plugged import load_kind
 from diploee.scenario.starter import Site as Answers
 from diploee.scenario.starter import starter_text
 from diploee.scenario.yaml_lines import read_text
@@ -251,7 +251,7 @@ def open_stages(
     stages = _stages_of(scenario, scenario.clock, weather, further)
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     if scenario.replica_streams:
-        replicas = load_spec("replica_streams").columns_of(scenario.replica_streams)
+        replicas = load_kind("replica_streams").columns_of(scenario.replica_streams)
         services = (*services, *replicas)
     power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
     if facility.has_phases:

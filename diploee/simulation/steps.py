@@ -24,10 +24,11 @@ from diploee.power.segments import Segments
 from diploee.profiles.flat import FLAT_ID
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.models import Scenario
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy
 from diploee.schedule.runs import ActedSchedule
-from diploee.schedule.schedule import Cluster, Engine, Schedule, in_order_of_submission
+from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
+from diploee.schedule.started import Schedule
 from diploee.simulation.site import power_model
 
 if TYPE_CHECKING:

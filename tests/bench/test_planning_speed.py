@@ -17,7 +17,7 @@ import pytest
 import diploee
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario
-from diploee.schedule.context import DRAW_MS
+from diploee.schedule.job_table import DRAW_MS
 from diploee.simulation.forecast import slowness
 from diploee.simulation.pipeline import Line
 from diploee.simulation.run import check

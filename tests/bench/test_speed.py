@@ -24,7 +24,7 @@ import diploee
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule, StrictFifo
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import EasyBackfill, Order
 from diploee.schedule.schedule import Engine
 from diploee.schedule.simpy_engine import SimpyCluster

@@ -17,8 +17,8 @@ from job_log_writers import check_log
 from text_readers import READERS, TextReader
 
 from diploee.base.errors import InputError
-from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.jobs.summary import fit_lines, fragment_text
+from diploee.fits.jobs.job_log_fit import fit_job_log, fit_lines
+from diploee.fits.jobs.summary import fragment_text
 from diploee.fits.requests.fit import fit_requests
 from diploee.fits.requests.summary import request_stream_yaml
 from diploee.loads.jobs.job_log import JobLog

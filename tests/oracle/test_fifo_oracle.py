@@ -14,7 +14,7 @@ from builders import job_table, schedule_pool
 
 from diploee.scenario import Pool
 from diploee.schedule import Schedule
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Engine
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"

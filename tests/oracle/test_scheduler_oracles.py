@@ -17,7 +17,7 @@ from builders import job_table, schedule_pool
 
 from diploee.base.units import MS_PER_S
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Engine
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"

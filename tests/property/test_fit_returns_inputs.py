@@ -16,7 +16,7 @@ from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario import ClassRule, Scenario, load_scenario
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.simulation.steps import generate_jobs
 
 N_WEEKS = 16

@@ -14,7 +14,7 @@ from diploee.scenario import Pool
 from diploee.schedule import StrictFifo
 from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.compiled_gpus import Gpus, open_gpus
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.simpy_engine import SimpyGpus
 
 GPU = 100

@@ -16,7 +16,7 @@ from diploee.power.blocks import Method
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
-from diploee.schedule.schedule import NEVER_MS
+from diploee.schedule.started import NEVER_MS
 from diploee.simulation.steps import job_segments, power_blocks, power_series, schedule_jobs
 
 IDLE_W = 400.0

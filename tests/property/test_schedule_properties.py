@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from diploee.scenario import Pool
 from diploee.schedule import Schedule
-from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import NEVER_MS
+from diploee.schedule.job_table import JobTable
+from diploee.schedule.started import NEVER_MS
 from diploee.simulation.steps import schedule_jobs
 
 

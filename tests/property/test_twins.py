@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.scenario.pools import StandingNodes
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Cluster, Engine
 
 POLICIES: list[dict[str, Any]] = [

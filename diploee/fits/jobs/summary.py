@@ -4,128 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
-from diploee.base.clock import Zone
 from diploee.base.errors import plural
 from diploee.base.model import Model
 from diploee.base.plain_data import plain
-from diploee.base.units import HOURS_PER_WEEK
 from diploee.base.version import full_version
 from diploee.fits.fragment import WIDTH, calendar_lines, comments, flow, limited, number, word
 from diploee.fits.jobs.class_fits import ClassFit
-from diploee.fits.jobs.job_log_fit import JobLogFit
+from diploee.fits.jobs.job_log_fit import JobLogFit, fit_lines
 from diploee.fits.limits import closed_shares
-from diploee.fits.week_shape import in_words
 from diploee.scenario.durations import DurationModel
 
 SHARE_DIGITS = 8
-
-
-def fit_lines(fit: JobLogFit) -> list[str]:
-    """Return what was fitted and how well it fits, one statement a line.
-
-    The first says where years come from, where that was decided, the next one the log.
-    """
-    hours, arrivals = fit.arrivals.hours, fit.arrivals
-    ends = hours.first_hour, hours.first_hour + np.timedelta64(hours.counts.size, "h")
-    first, end = (str(hour.astype("datetime64[m]")).replace("T", " ") for hour in ends)
-    zone = "on the log's own clock"
-    if fit.utc_offset_min is not None:
-        zone = str(Zone(fit.time_zone, fit.utc_offset_min))
-    lines = [f"{fit.decision}."] if fit.decision else []
-    lines.append(
-        f"From {Path(fit.source).name} ({fit.log_format}): {plural(fit.n_jobs, 'job')} submitted "
-        f"from {first} to {end} ({zone}), "
-        f"{hours.covered_hours / HOURS_PER_WEEK:.1f} weeks, asking for "
-        f"{fit.mean_busy_nodes:,.1f} busy nodes on average."
-    )
-    left_out = ", ".join(
-        f"{n:,} {cause} ({fit.left_out_share[cause]:.1%} of the node time)"
-        for cause, n in fit.left_out.items()
-        if n
-    )
-    if left_out:
-        lines.append(f"Jobs left out: {left_out}.")
-    lines.append(f"Import: {'; '.join(fit.import_lines)}.")
-    if fit.n_submissions < fit.n_jobs:
-        lines.append(
-            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; those of one user, kind "
-            "and width that follow each other within seconds are taken as submitted together."
-        )
-    shape = arrivals.calendar.shape
-    lines.append(f"Calendar: {in_words(shape.detail, shape.deviance)}")
-    if arrivals.calendar.months is not None:
-        lines.append(arrivals.calendar.months.line())
-    lines += _scatter_lines(fit)
-    if arrivals.weeks is not None:
-        lines.append(arrivals.weeks.line())
-    widths = fit.node_counts
-    most = np.argsort(-widths.share, kind="stable")[:8]
-    lines.append(
-        f"Node counts: {widths.n_nodes.size}; most frequent "
-        + ", ".join(f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
-        + "."
-    )
-    notes = [f"Note: {note}." for note in fit.notes]
-    return lines + figure_lines(fit) + _holdout_lines(fit) + notes
-
-
-def _holdout_lines(fit: JobLogFit) -> list[str]:
-    """Return what the first part of the log forecasts of the rest."""
-    lines = []
-    for f in fit.holdout:
-        band = "no band" if f.inside is None else f"{f.inside:.0%} of the hours in the 5-95 % band"
-        off = "" if f.day_error is None else f", days {f.day_error:.0%} of the mean off on average"
-        ratios = {"median": f.median, "P99": f.p99}
-        told = [
-            f"{what} {'not comparable, 0 in the log' if x is None else f'{x - 1:+.0%}'}"
-            for what, x in ratios.items()
-        ]
-        lines.append(f"{f.name}: {band}, {', '.join(told)}{off}")
-    if lines:
-        weeks = fit.held_out_h / HOURS_PER_WEEK
-        lines.insert(0, f"The last {weeks:.1f} weeks as the log before them forecasts them:")
-    return lines
-
-
-def figure_lines(fit: JobLogFit) -> list[str]:
-    """Return the figures as lines of words."""
-    if not fit.figures:
-        return []
-    lines = [
-        f"Log ({fit.confidence:.0%} limits) | distributions | years generated of "
-        f"{plural(fit.generated_days, 'day')}, mean and standard deviation, nodes as if every job "
-        "began at once:"
-    ]
-    for f in fit.figures:
-        fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
-        limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
-        outside = ", beyond the limits of both" if f.differs else ""
-        drawn = "-" if f.generated is None else f"{f.generated:.4g} +- {f.scatter:.2g}"
-        lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {drawn}{outside}")
-    return lines
-
-
-def _scatter_lines(fit: JobLogFit) -> list[str]:
-    scatter = fit.arrivals.scatter
-    if scatter is None:
-        return []
-    kind = "Poisson" if fit.arrivals.dispersion is None else "over-dispersed (gamma-mixed)"
-    return [
-        f"Hourly counts against the weights: chi-square {scatter.chi_square:,.0f} with "
-        f"{scatter.freedom:,} degrees of freedom, p {scatter.poisson_p_value:.2g} if they were "
-        "Poisson.",
-        f"Variance over mean of hourly counts {scatter.index:.3g} ({fit.confidence:.0%} limits "
-        f"{scatter.index_low:.3g} to {scatter.index_high:.3g}; Poisson 1), dispersion "
-        f"{scatter.dispersion:.3g}: taken as {kind}.",
-        f"Dispersion of days {scatter.day:.3g} ({scatter.day_low:.3g} to {scatter.day_high:.3g})"
-        f"{'' if fit.arrivals.day_dispersion else ': no more than noise, left out'}.",
-    ]
 
 
 def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:

@@ -118,3 +118,15 @@ def fail_size(path: Path, limit: float, which: str = "") -> NoReturn:
         f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no log that can "
         "be read; unpack it and look at it, or split it"
     )
+
+
+def readable(path: Path, key: str) -> Path:
+    """Return a path that stands there; raises `LogFormatError` with the key that names it."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise LogFormatError(
+            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the scenario file"
+        ) from error
+    return path

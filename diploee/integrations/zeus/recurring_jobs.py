@@ -21,7 +21,7 @@ from diploee.base.errors import LogFormatError, WorkloadError
 from diploee.base.rng import stream
 from diploee.base.tables import Float64Array, Int16Array, concat
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S
-from diploee.importers.inputs import readable
+from diploee.importers.text.source import readable
 from diploee.integrations.zeus.simulator import Simulation, check_limit
 from diploee.integrations.zeus.traces import (
     TrainingTraces,
@@ -44,7 +44,7 @@ from diploee.loads.jobs.source import (
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.scenario.recurring import RecurringTraining
-from diploee.schedule.context import DRAW_MS, JobTable
+from diploee.schedule.job_table import DRAW_MS, JobTable
 
 PROFILE_ID = "zeus-mean-power"
 KNOWN_AS_MEAN_S = 3600.0

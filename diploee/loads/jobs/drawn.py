@@ -36,7 +36,7 @@ from diploee.loads.jobs.source import (
 from diploee.profiles.profile import PowerProfile
 from diploee.scenario.durations import MAX_DURATION_S, DurationModel
 from diploee.scenario.job_streams import JobClass, JobStream
-from diploee.schedule.context import DRAW_MS, JobTable
+from diploee.schedule.job_table import DRAW_MS, JobTable
 
 LAYER_MARGIN = 1.05
 """Candidates drawn in one layer over the expected need; short spans may need a second layer."""

@@ -31,27 +31,21 @@ from diploee.profiles.profile import PowerProfile
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import span_ms
-from diploee.schedule.context import (
-    DRAW_MS,
-    Context,
-    Controller,
-    JobFlexibility,
-    JobPower,
-    JobTable,
-)
+from diploee.schedule.context import Context, Controller
+from diploee.schedule.job_table import DRAW_MS, JobFlexibility, JobPower, JobTable
 from diploee.schedule.policy import Policy
 from diploee.schedule.runs import ActedSchedule
 from diploee.schedule.schedule import (
     QUEUE_COLUMNS,
     Cluster,
     Engine,
-    Schedule,
     Transient,
     chosen_policies,
     levels_of,
     simulated_utilization,
 )
 from diploee.schedule.signals import Signal
+from diploee.schedule.started import Schedule
 
 if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs

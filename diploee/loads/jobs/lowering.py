@@ -26,8 +26,8 @@ from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.playing import phases, played_parts
 from diploee.scenario.models import Facility
-from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import Schedule
+from diploee.schedule.job_table import JobTable
+from diploee.schedule.started import Schedule
 
 MOST_PASSES = 100_000_000
 """Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""

@@ -9,7 +9,7 @@ import numpy as np
 from diploee.base.metric import Metric
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H
-from diploee.schedule.schedule import Schedule
+from diploee.schedule.started import Schedule
 
 _QUEUED = "queued: started later than submitted"
 

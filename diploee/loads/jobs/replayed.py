@@ -27,7 +27,7 @@ from diploee.loads.jobs.source import (
 )
 from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario.job_streams import JobClass, JobStream
-from diploee.schedule.context import DRAW_MS, JobTable
+from diploee.schedule.job_table import DRAW_MS, JobTable
 
 COPY_SPREAD_MS = MS_PER_H
 """A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""

@@ -37,7 +37,7 @@ from diploee.profiles.smoothing import smoothed
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.scenario.models import Scenario
-from diploee.schedule.context import DRAW_MS, JobTable
+from diploee.schedule.job_table import DRAW_MS, JobTable
 
 MOST_JOBS = 2_000_000_000
 """Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""

@@ -25,7 +25,7 @@ from diploee.loads.jobs.source import (
 from diploee.loads.jobs.synchronous import SynchronousJobs
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.models import Scenario
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 
 if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs

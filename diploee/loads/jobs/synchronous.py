@@ -49,7 +49,7 @@ from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
 from diploee.scenario.synchronous import MOST_LED, SynchronousJob
 from diploee.scenario.times import end_of
-from diploee.schedule.context import DRAW_MS, JobTable
+from diploee.schedule.job_table import DRAW_MS, JobTable
 
 N_LOOPS = 3
 MOST_JOBS = 100_000

@@ -11,9 +11,9 @@ from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_H
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import Phase
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import RUN, Runs, runs_of
-from diploee.schedule.schedule import Schedule
+from diploee.schedule.started import Schedule
 
 _HOURS: tuple[tuple[str, str, tuple[Phase, ...]], ...] = (
     ("redone", "work done again", (Phase.REDO,)),

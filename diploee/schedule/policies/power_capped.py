@@ -25,12 +25,12 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
-from diploee.schedule.context import Headroom, PowerBasis
+from diploee.schedule.job_table import Headroom, PowerBasis
 from diploee.schedule.policies.easy import Order
 from diploee.schedule.policy import LOGGED_OR_RUN, Estimate, EstimatingSpec
 
 if TYPE_CHECKING:
-    from diploee.schedule.acting_views import ActingPool
+    from diploee.schedule.context import ActingPool
 
 HOURLY_MS = 2 * MS_PER_DAY
 """Services are looked at hour by hour so far ahead, and day by day beyond."""

@@ -25,7 +25,7 @@ from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.jobs.source import draw_submissions
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Calendar, Scenario, load_scenario
-from diploee.schedule.context import DRAW_MS
+from diploee.schedule.job_table import DRAW_MS
 from diploee.simulation.run import simulate
 from diploee.simulation.steps import stream_classes
 

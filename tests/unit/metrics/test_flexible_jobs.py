@@ -14,8 +14,8 @@ from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import EventTarget, JobFlexibility
 from diploee.scenario.flexibility import Event
 from diploee.schedule import ActedSchedule, Runs, Schedule
-from diploee.schedule.context import JobTable
-from diploee.schedule.schedule import NEVER_MS
+from diploee.schedule.job_table import JobTable
+from diploee.schedule.started import NEVER_MS
 
 H = 3_600_000
 WALL = WallClock(datetime(2018, 1, 1, tzinfo=UTC))

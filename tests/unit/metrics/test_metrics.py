@@ -17,7 +17,7 @@ from diploee.metrics import MEASURES, RunMeasure
 from diploee.metrics.demand import FacilityMetrics
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.schedule import Schedule
-from diploee.schedule.schedule import NEVER_MS
+from diploee.schedule.started import NEVER_MS
 
 MS_PER_H = 3_600_000
 

@@ -26,7 +26,8 @@ from diploee.schedule import (
     Start,
     StrictFifo,
 )
-from diploee.schedule.context import DRAW_MS, Context, JobFlexibility, JobPower, JobTable
+from diploee.schedule.context import Context
+from diploee.schedule.job_table import DRAW_MS, JobFlexibility, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import EstimateByFactor
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from diploee.base.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import twin_of
 

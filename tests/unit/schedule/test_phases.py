@@ -17,7 +17,8 @@ from diploee.metrics.cause_words import cause_words
 from diploee.scenario import Pool
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule import ClusterView, StrictFifo
-from diploee.schedule.schedule import NEVER_MS, Cluster, Engine
+from diploee.schedule.schedule import Cluster, Engine
+from diploee.schedule.started import NEVER_MS
 
 POOL = {"node_type": "node", "n_nodes": 5_004}
 TWO = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]

@@ -19,11 +19,13 @@ from diploee.schedule import ClusterView, Policy, Schedule, StrictFifo
 from diploee.schedule.acting_engine import ActingEngine
 from diploee.schedule.actions import Start
 from diploee.schedule.compiled import CompiledQueue
-from diploee.schedule.context import Context, JobTable
+from diploee.schedule.context import Context
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import ShortestJobFirst
 from diploee.schedule.policy import has_twin
-from diploee.schedule.schedule import NEVER_MS, Engine
+from diploee.schedule.schedule import Engine
 from diploee.schedule.simpy_engine import SimpyCluster
+from diploee.schedule.started import NEVER_MS
 
 
 class NotBefore:

@@ -18,8 +18,9 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Schedule
 from diploee.schedule.actions import Start
-from diploee.schedule.context import Context, Headroom, JobPower, JobTable
+from diploee.schedule.context import Context
 from diploee.schedule.controller import PowerHistory, fair_levels
+from diploee.schedule.job_table import Headroom, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.power_capped import PowerCapped
 from diploee.schedule.policy import EstimateByFactor

@@ -12,7 +12,8 @@ from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 from diploee.base.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Start
-from diploee.schedule.context import Context, JobTable
+from diploee.schedule.context import Context
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.priority import MultifactorPriority, PrioritySpec
 from diploee.schedule.schedule import Cluster, Engine
 from diploee.simulation.steps import generate_jobs

@@ -35,7 +35,11 @@ from diploee.integrations.openg2g.compiled import (
     LogisticModelStore,
     ModelData,
 )
-from diploee.integrations.openg2g.replicas.catalogue import OF_STREAM, SIGNAL_COLUMNS
+from diploee.integrations.openg2g.replicas.catalogue import (
+    OF_STREAM,
+    SIGNAL_COLUMNS,
+    replica_columns,
+)
 from diploee.integrations.openg2g.replicas.settings import ReplicaModel, ReplicaStream
 from diploee.integrations.openg2g.replicas.views import (
     Constraint,
@@ -335,7 +339,7 @@ class ReplicasLoad(BankLoad):
             ReplicaPlan(name, spec, facility, clock, seed, data) for name, spec in specs.items()
         ]
         super().__init__(*_banks(self.plans, facility, library))
-        self.columns = ReplicaStream.columns_of(specs)
+        self.columns = replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)
 
     def values(self, block: Block) -> Values:
         """Return replicas, batch sizes, latency and signals of each stream: means over steps.

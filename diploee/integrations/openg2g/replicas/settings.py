@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from pydantic import (
     Field,
@@ -17,14 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.base.columns import Columns
 from diploee.base.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
 from diploee.base.units import whole_ms
-from diploee.integrations.openg2g.replicas.catalogue import (
-    REPLICA_METRICS,
-    SIGNAL_COLUMNS,
-    replica_columns,
-)
 from diploee.integrations.openg2g.replicas.views import Constraint, ControlView
 from diploee.scenario.plugged import LoadSpec
 
@@ -114,8 +107,6 @@ class ReplicaModel(Model):
 class ReplicaStream(LoadSpec):
     """Replicas of served models on the nodes of one pool, and who chooses their batch sizes."""
 
-    metrics: ClassVar = REPLICA_METRICS
-
     models: dict[Name, ReplicaModel] = Field(min_length=1, description="Served models by name.")
     controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = default(
         "fixed",
@@ -180,24 +171,3 @@ class ReplicaStream(LoadSpec):
     def files(self) -> tuple[str, ...]:
         """The data of the models."""
         return tuple(model.data for model in self.models.values())
-
-    @classmethod
-    def columns_of(cls, specs: Mapping[str, Any] | None) -> Columns:
-        """Return the columns that streams of replicas add; without any, all that they may."""
-        if specs is None:
-            return replica_columns(SIGNAL_COLUMNS)
-        return replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)
-
-    @classmethod
-    def read(cls, specs: Mapping[str, Any], folder: Path) -> Any:
-        """Read the data of all models of all streams."""
-        from diploee.integrations.openg2g.replicas.load import load_replica_data
-
-        return load_replica_data(specs, folder)
-
-    @classmethod
-    def open_load(cls, scenario: Any, inputs: Any, library: Any) -> Any:
-        """Open the load of all streams."""
-        from diploee.integrations.openg2g.replicas.load import ReplicasLoad
-
-        return ReplicasLoad(scenario, inputs, library)

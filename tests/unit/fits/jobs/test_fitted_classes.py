@@ -15,8 +15,8 @@ from scipy import stats
 
 from diploee.base.errors import ProfileError, WorkloadError
 from diploee.fits.jobs.classes import group_jobs
-from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.jobs.summary import fit_lines, fragment_text
+from diploee.fits.jobs.job_log_fit import fit_job_log, fit_lines
+from diploee.fits.jobs.summary import fragment_text
 from diploee.fits.limits import share_limits, total_limits
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import STATES

@@ -11,9 +11,9 @@ import yaml
 from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
-from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, fit_job_log
+from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, figure_lines, fit_job_log
 from diploee.fits.jobs.likeness import hourly_busy_nodes, with_generated_years
-from diploee.fits.jobs.summary import figure_lines, fragment_text
+from diploee.fits.jobs.summary import fragment_text
 from diploee.scenario import ClassRule, scenario_from_dict
 from diploee.simulation.steps import generate_jobs
 

@@ -17,7 +17,7 @@ from diploee.base.tables import concat
 from diploee.loads.jobs.source import node_ms
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.simulation.steps import generate_jobs, schedule_jobs, stream_classes
 
 N_NODES = 12

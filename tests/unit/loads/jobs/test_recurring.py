@@ -20,7 +20,7 @@ from diploee.integrations.zeus.recurring_jobs import shared_out
 from diploee.integrations.zeus.traces import chosen_workloads
 from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.simulation.run import simulate
 from diploee.simulation.steps import Workload, generate_jobs
 

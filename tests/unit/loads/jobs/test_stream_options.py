@@ -13,7 +13,7 @@ from diploee.base.errors import InputError
 from diploee.profiles.derived import stretched
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import JobArrays
-from diploee.schedule.context import JobTable
+from diploee.schedule.job_table import JobTable
 from diploee.simulation.steps import generate_jobs
 
 STARTUP = {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]}
